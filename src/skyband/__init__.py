@@ -1,0 +1,29 @@
+"""Continuous top-k queries over streams.
+
+>>> import skyband as sb
+>>> q = sb.Query("volatile", k=2, score="price * volume", window=sb.Window("1 hour", slide="30 minutes"))
+>>> trades = [
+...     {"ts": "2024-05-01T09:10:00Z", "symbol": "A", "price": 10.0, "volume": 7},
+...     {"ts": "2024-05-01T09:20:00Z", "symbol": "B", "price": 20.0, "volume": 5},
+...     {"ts": "2024-05-01T09:40:00Z", "symbol": "C", "price": 30.0, "volume": 1},
+... ]
+>>> for answer in sb.run([q], trades, time="ts", id="symbol"):
+...     print(answer.end.strftime("%H:%M"), [(row.rank, row.id, row.score) for row in answer.rows])
+09:30 [(1, 'B', 100.0), (2, 'A', 70.0)]
+10:00 [(1, 'B', 100.0), (2, 'A', 70.0)]
+10:30 [(1, 'C', 30.0)]
+"""
+
+from skyband.algorithms import ALGORITHMS
+from skyband.answer import Answer, Answers, Change, Row
+from skyband.errors import InputError, QueryError, SkybandError, SnapshotError
+from skyband.local import run
+from skyband.monitor import Monitor
+from skyband.query import Query, Window
+from skyband.stats import Stats
+
+__version__ = "0.1.0"
+__all__ = [
+    "ALGORITHMS", "Answer", "Answers", "Change", "InputError", "Monitor", "Query", "QueryError", "Row",
+    "SkybandError", "SnapshotError", "Stats", "Window", "run",
+]  # fmt: skip

@@ -1,0 +1,31 @@
+"""The registry: every algorithm by name. A new one is a file here and a line below."""
+
+from __future__ import annotations
+
+from skyband.algorithms.base import Algorithm
+from skyband.algorithms.naive import Naive
+from skyband.algorithms.staircase import Staircase
+from skyband.errors import QueryError
+
+ALGORITHMS: dict[str, type[Algorithm]] = {
+    algorithm.name: algorithm
+    for algorithm in (
+        Staircase,
+        Naive,
+    )
+}
+
+
+def find(name: str) -> type[Algorithm]:
+    """Return an algorithm by its name.
+
+    Examples
+    --------
+    >>> find("staircase").exact
+    True
+    """
+    try:
+        return ALGORITHMS[name]
+    except KeyError:
+        msg = f"there is no algorithm {name!r}; choose one of {', '.join(sorted(ALGORITHMS))}"
+        raise QueryError(msg) from None

@@ -1,0 +1,190 @@
+"""What every algorithm does: keep, of the events of one group of queries, those that may still be in an answer.
+
+A *group* is the queries that rank alike (same score, filter, partition, distinct, order); one algorithm
+object serves all of them. Events live in the group's `Arena`; an algorithm holds slots of it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from skyband.arena import Arena
+from skyband.order import FloatArray, IntArray, SlotArray, best_first, rank_in_runs
+from skyband.query import Distinct
+from skyband.windows import ALWAYS, NEVER, Due, Schedule
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Arriving events of one group: aligned columns, merit may be NaN.
+
+    `ident` tells ids apart, in no order (None where a group ranks events, not ids); `part` numbers the
+    partitions from 0 to `partitions - 1`.
+    """
+
+    merit: FloatArray
+    time: IntArray
+    position: IntArray
+    part: IntArray | None = None
+    partitions: int = 1
+    ident: IntArray | None = None
+
+    def __getitem__(self, rows: slice) -> Columns:
+        part = None if self.part is None else self.part[rows]
+        ident = None if self.ident is None else self.ident[rows]
+        return Columns(self.merit[rows], self.time[rows], self.position[rows], part, self.partitions, ident)
+
+
+@dataclass
+class Tally:
+    """What one batch brought to one group; `late_before` and `partly_before` are given, the rest is counted."""
+
+    late_before: int = NEVER
+    partly_before: int = NEVER
+    rejected: int = 0
+    partly_late: int = 0
+    late_rows: list[IntArray] = field(default_factory=list)
+    first: int = ALWAYS
+    last: int = NEVER
+
+
+@dataclass(frozen=True)
+class Picks:
+    """Answers as slots, best first within each partition; window w has slots[offsets[w]:offsets[w + 1]]."""
+
+    slots: SlotArray
+    offsets: IntArray
+
+
+class Algorithm(ABC):
+    """Keeps candidates and answers windows.
+
+    The calls come in this order: `plan` whenever the queries change; per batch `survivors`, whose rows are
+    put into the arena and handed to `insert`; `answer` with the windows that are due; `compact` now and then.
+
+    Parameters
+    ----------
+    arena
+        Where the group's events live.
+    distinct
+        Which events of one id count.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    exact: ClassVar[bool] = True
+
+    def __init__(self, arena: Arena, distinct: Distinct | None) -> None:
+        self.arena = arena
+        self.distinct = distinct
+        self.schedules: Sequence[Schedule] = ()
+
+    def plan(self, schedules: Sequence[Schedule]) -> None:
+        """Serve these queries from now on."""
+        self.schedules = schedules
+
+    @abstractmethod
+    def exact_from(self, schedule: Schedule, frontier: int) -> int:
+        """Return the start of the first window from which on a new query's answers are exact.
+
+        Called before `plan` with the query; `frontier` is the last position seen so far.
+        """
+
+    def survivors(self, columns: Columns, tally: Tally) -> Iterator[IntArray]:
+        """Yield the rows that may matter, in pieces that are inserted before the next is asked for."""
+        rows = sift(columns, tally)
+        if len(rows):
+            yield rows
+
+    @abstractmethod
+    def insert(self, slots: SlotArray) -> None:
+        """Take in new events."""
+
+    @abstractmethod
+    def answer(self, due: Due, sealed_to: int) -> Picks:
+        """Answer windows in order of their ends; no event before `sealed_to` is expected any more."""
+
+    def peek(self, start: int, end: int, k: int) -> SlotArray:
+        """Answer a window that is still open with what there is."""
+        slots = self.kept()
+        position = self.arena.position[slots]
+        return top(self.arena, slots[(position >= start) & (position < end)], k, self.distinct)
+
+    @abstractmethod
+    def kept(self) -> SlotArray:
+        """Return the slots of all kept events."""
+
+    @abstractmethod
+    def bound(self) -> int:
+        """Return how many events can be kept at most, as things stand."""
+
+    @abstractmethod
+    def compact(self, moved: SlotArray) -> None:
+        """Follow events to their new slots."""
+
+    @abstractmethod
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state as numbers and arrays, detached from the live one."""
+
+    @abstractmethod
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over what `snapshot` returned; `plan` was called before."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise AssertionError where an invariant does not hold (for tests)."""
+
+    def explain(self) -> list[str]:
+        """Describe in sentences what is kept and why."""
+        return []
+
+
+def starts_after(schedules: Sequence[Schedule], due: Due) -> IntArray:
+    """Return where each query's next unanswered window starts once the due ones are answered."""
+    starts = np.array([s.next_start for s in schedules], np.int64)
+    slides = np.array([s.slide for s in schedules], np.int64)
+    starts[due.query] = due.start + slides[due.query]  # in order of ends: the last one stays
+    return starts
+
+
+def sift(columns: Columns, tally: Tally) -> IntArray:
+    """Count the rejected and the late rows of a batch; return the others."""
+    merit, position = columns.merit, columns.position
+    good = ~np.isnan(merit)
+    late = good & (position < tally.late_before)
+    rows = np.flatnonzero(good & ~late)
+    tally.rejected += int(len(merit) - np.count_nonzero(good))
+    if late.any():
+        tally.late_rows.append(np.flatnonzero(late))
+    if len(rows):
+        taken = position[rows]
+        tally.partly_late += int(np.count_nonzero(taken < tally.partly_before))
+        tally.first = min(tally.first, int(taken.min()))
+        tally.last = max(tally.last, int(taken.max()))
+    return rows
+
+
+def one_per_id(arena: Arena, slots: SlotArray, distinct: Distinct | None) -> SlotArray:
+    """Leave of each id of each partition only the event that counts, its best or its latest."""
+    if distinct is None or len(slots) == 0:
+        return slots
+    merit, time, key, part = (c[slots] for c in (arena.merit, arena.time, arena.key, arena.part))
+    major = (part, key) if distinct == "best" else (part, key, np.negative(arena.position[slots]))
+    order = best_first(merit, time, key, *major)
+    part, key = part[order], key[order]
+    first = np.ones(len(order), bool)
+    first[1:] = (part[1:] != part[:-1]) | (key[1:] != key[:-1])
+    return slots[np.sort(order[first])]
+
+
+def top(arena: Arena, slots: SlotArray, k: int, distinct: Distinct | None) -> SlotArray:
+    """Rank events the plain way: the best k of each partition, partition by partition."""
+    slots = one_per_id(arena, slots, distinct)
+    part = arena.part[slots]
+    order = best_first(arena.merit[slots], arena.time[slots], arena.key[slots], part)
+    return slots[order][rank_in_runs(part[order]) < k]

@@ -1,0 +1,90 @@
+"""Keep the whole window and sort it anew for every answer: the baseline.
+
+Choose it to check another algorithm, never for speed.
+
+Guarantees: exact; keeps every event of the longest window still to be answered; an answer costs
+O(n log n) for n events kept.
+
+Invariant: no event that an unanswered window contains is missing.
+
+Examples
+--------
+>>> import skyband as sb
+>>> q = sb.Query("top", k=2, score="x", window=sb.Window(4, slide=2))
+>>> events = [{"t": t, "id": t, "x": x} for t, x in enumerate([5.0, 1.0, 4.0, 2.0, 3.0, 0.0])]
+>>> [[row.id for row in a.rows] for a in sb.run([q], events, time="t", id="id", algorithm="naive")]
+[[0, 1], [0, 2], [2, 4], [4, 5]]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skyband.algorithms.base import Algorithm, Picks, starts_after, top
+from skyband.arena import Arena
+from skyband.order import SlotArray
+from skyband.query import Distinct
+from skyband.windows import NEVER, Due, Schedule
+
+
+class Naive(Algorithm):
+    """Recompute each answer from the whole window."""
+
+    name = "naive"
+    summary = "keeps the whole window, sorts it for every answer; the baseline"
+
+    def __init__(self, arena: Arena, distinct: Distinct | None) -> None:
+        super().__init__(arena, distinct)
+        self.slots = np.empty(0, np.int32)
+        self.complete_from = NEVER
+
+    def exact_from(self, schedule: Schedule, frontier: int) -> int:  # noqa: ARG002 - everything seen is kept
+        """Return the first start at or after the point from which on every event is still here."""
+        if self.complete_from == NEVER:
+            return NEVER
+        return schedule.first_end_after(self.complete_from - 1 + schedule.size) - schedule.size
+
+    def insert(self, slots: SlotArray) -> None:
+        """Take in new events."""
+        self.slots = np.concatenate([self.slots, slots])
+
+    def answer(self, due: Due, sealed_to: int) -> Picks:  # noqa: ARG002 - nothing is done ahead of time
+        """Sort each window anew, then forget what no coming window contains."""
+        position = self.arena.position[self.slots]
+        picks = [
+            top(self.arena, self.slots[(position >= start) & (position < end)], self.schedules[q].k, self.distinct)
+            for q, start, end in zip(due.query, due.start, due.end, strict=True)
+        ]
+        if len(due):
+            self.complete_from = max(self.complete_from, int(starts_after(self.schedules, due).min()))
+            self.slots = self.slots[position >= self.complete_from]
+        sizes = [len(part) for part in picks]
+        return Picks(np.concatenate([*picks, np.empty(0, np.int32)]), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+
+    def kept(self) -> SlotArray:
+        """Return the slots of all kept events."""
+        return self.slots
+
+    def bound(self) -> int:
+        """Return the number of events of the longest window: no smaller bound holds."""
+        return len(self.slots)
+
+    def compact(self, moved: SlotArray) -> None:
+        """Follow events to their new slots."""
+        self.slots = moved[self.slots]
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state as numbers and arrays."""
+        return {"slots": self.slots.copy(), "complete_from": self.complete_from}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over what `snapshot` returned."""
+        self.slots = state["slots"]
+        self.complete_from = state["complete_from"]
+
+    def check(self) -> None:
+        """Raise AssertionError where an invariant does not hold."""
+        assert len(np.unique(self.slots)) == len(self.slots)
+        assert not len(self.slots) or self.arena.position[self.slots].min() >= self.complete_from

@@ -1,0 +1,242 @@
+"""The reply: answers as columns inside, as rows only where someone asks for rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any, Literal, overload
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.answer_table import as_table
+from skyband.order import BoolArray, FloatArray, IntArray, rank_in_runs
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+Kind = Literal["entered", "left", "moved", "updated"]
+Moment = datetime | int
+"""A time (UTC), or a whole number where the stream's times are plain numbers or the window counts events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One ranked event of an answer; selected columns are attributes as well.
+
+    Examples
+    --------
+    >>> row = Row(1, "SPY", 9.5, 1_000, None, {"price": 140.0})
+    >>> row.rank, row.id, row.price
+    (1, 'SPY', 140.0)
+    """
+
+    rank: int
+    id: int | str
+    score: float
+    time: Moment
+    partition: Any = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Any:
+        values = object.__getattribute__(self, "values")
+        if name in values:
+            return values[name]
+        msg = f"the answer has no column {name!r}; it has rank, id, score, time, partition" + "".join(f", {v}" for v in values)
+        raise AttributeError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happened to one row since the answer before: it entered, left, moved, or was updated in its place."""
+
+    kind: Kind
+    row: Row
+    previous_rank: int | None = None
+
+    @property
+    def rank(self) -> int | None:
+        """The rank now; None for a row that left."""
+        return None if self.kind == "left" else self.row.rank
+
+
+@dataclass(frozen=True)
+class Block:
+    """Answers of one group of queries, column by column.
+
+    Per answer: which query, start and end of its window, whether it is exact. Per row: id, score, time and what
+    the query selects; the rows of answer i are ``offsets[i]`` to ``offsets[i + 1]``.
+    """
+
+    names: Sequence[str]
+    query: IntArray
+    start: IntArray
+    end: IntArray
+    exact: BoolArray
+    offsets: IntArray
+    id: IntArray | pa.Array
+    score: FloatArray
+    time: IntArray
+    part: IntArray | None
+    partition: pa.Array | None
+    payload: pa.Table | None
+    selects: Sequence[tuple[str, ...]]
+    counts: bool
+    provisional: bool = False
+    changes: Sequence[Sequence[Change]] | None = None
+    why: str | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The `k` best events of one window of one query.
+
+    `exact` says whether the answer is; if not, `why` says why not. `provisional` marks a window that is still
+    open. `watermark` and `batch` say from which prefix of the input the answer is. Rows are made when first
+    asked for.
+    """
+
+    block: Block = field(repr=False)
+    index: int = field(repr=False)
+    plain: bool = field(repr=False)
+    watermark: Moment | None
+    batch: int
+
+    @property
+    def query(self) -> str:
+        """The query's name."""
+        return self.block.names[int(self.block.query[self.index])]
+
+    @property
+    def start(self) -> Moment:
+        """Where the window starts."""
+        return self._moment(int(self.block.start[self.index]), self.block.counts)
+
+    @property
+    def end(self) -> Moment:
+        """Where the window ends."""
+        return self._moment(int(self.block.end[self.index]), self.block.counts)
+
+    @property
+    def exact(self) -> bool:
+        """Whether these are surely the best of the window."""
+        return bool(self.block.exact[self.index])
+
+    @property
+    def why(self) -> str | None:
+        """Why the answer is not exact; None where it is."""
+        return None if self.exact else self.block.why
+
+    @property
+    def provisional(self) -> bool:
+        """Whether the window is still open."""
+        return self.block.provisional
+
+    @property
+    def changes(self) -> Sequence[Change]:
+        """What entered, left, moved or was updated since the answer before (for ``emit="changes"``)."""
+        return () if self.block.changes is None else self.block.changes[self.index]
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The ranked rows, best first (partition by partition)."""
+        block = self.block
+        low, high = int(block.offsets[self.index]), int(block.offsets[self.index + 1])
+        ids = block.id[low:high]
+        ids = ids.to_pylist() if isinstance(ids, pa.Array) else ids.tolist()
+        times = [self._moment(t, False) for t in block.time[low:high].tolist()]
+        partition = [None] * len(ids) if block.partition is None else block.partition[low:high].to_pylist()
+        names = block.selects[int(block.query[self.index])]
+        values: list[dict[str, Any]] = [{}] * len(ids)
+        if names and block.payload is not None:
+            values = block.payload.select(list(names)).slice(low, high - low).to_pylist()
+        ranks = np.arange(len(ids)) if block.part is None else rank_in_runs(block.part[low:high])
+        columns = ((ranks + 1).tolist(), ids, block.score[low:high].tolist(), times, partition, values)
+        return [Row(*row) for row in zip(*columns, strict=True)]
+
+    def _moment(self, value: int, counts: bool) -> Moment:
+        if counts or self.plain:
+            return value
+        try:
+            return _EPOCH + timedelta(microseconds=value)
+        except OverflowError:
+            return value
+
+    def __len__(self) -> int:
+        return int(self.block.offsets[self.index + 1] - self.block.offsets[self.index])
+
+
+class Answers(Sequence[Answer]):
+    """Answers in order of their window ends; a list of `Answer`, or one Arrow table.
+
+    Parameters
+    ----------
+    blocks
+        The columns.
+    order
+        For each answer its block and its place there; None: the one block as it is.
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[Block] = (),
+        order: tuple[IntArray, IntArray] | None = None,
+        plain: bool = False,
+        watermark: int | None = None,
+        batch: int = 0,
+    ) -> None:
+        self.blocks = blocks
+        if order is None:
+            sizes = [len(block.end) for block in blocks]
+            order = (
+                np.repeat(np.arange(len(blocks)), sizes),
+                np.concatenate([*(np.arange(n) for n in sizes), np.empty(0, np.int64)]).astype(np.int64),
+            )
+        self.order = order
+        self.plain = plain
+        self.watermark = watermark
+        self.batch = batch
+
+    def __len__(self) -> int:
+        return len(self.order[0])
+
+    @overload
+    def __getitem__(self, index: int) -> Answer: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Answer]: ...
+    def __getitem__(self, index: int | slice) -> Answer | list[Answer]:
+        """Return one answer, or several."""
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        block, place = int(self.order[0][index]), int(self.order[1][index])
+        mark: Moment | None = self.watermark
+        if mark is not None and not self.plain:
+            mark = _EPOCH + timedelta(microseconds=mark)
+        return Answer(self.blocks[block], place, self.plain, mark, self.batch)
+
+    def __iter__(self) -> Iterator[Answer]:
+        for i in range(len(self)):
+            yield self[i]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} answers, {self.rows} rows>"
+
+    @property
+    def rows(self) -> int:
+        """How many rows all answers have together."""
+        return sum(int(block.offsets[-1]) for block in self.blocks)
+
+    def table(self, *, quality: bool = False) -> pa.Table:
+        """Return all rows as one table, in order.
+
+        Parameters
+        ----------
+        quality
+            Add the columns `exact`, `why` and `provisional`.
+
+        Returns
+        -------
+        Columns `query, window_start, window_end, rank, id, score, time`, then `partition`, `change` and
+        `previous_rank` where a query has them, then the selected columns. Windows without rows do not show.
+        """
+        return as_table(self, quality)

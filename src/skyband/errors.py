@@ -1,0 +1,62 @@
+"""What can go wrong, by kind; every message says what was received, what is allowed and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class SkybandError(Exception):
+    """Base of every error that this library raises on purpose."""
+
+
+class QueryError(SkybandError, ValueError):
+    """A query that cannot be asked; holds every problem found in it, not only the first.
+
+    Parameters
+    ----------
+    problems
+        One sentence each.
+    name
+        The query's name, when it has one.
+    """
+
+    def __init__(self, problems: str | Sequence[str], name: str | None = None) -> None:
+        self.problems = (problems,) if isinstance(problems, str) else tuple(problems)
+        self.name = name
+        head = f"query {name!r}: " if name else ""
+        if len(self.problems) == 1:
+            text = head + self.problems[0]
+        else:
+            lines = "".join(f"\n  - {problem}" for problem in self.problems)
+            text = f"{head}{len(self.problems)} problems:{lines}"
+        super().__init__(text)
+
+
+class ExpressionError(QueryError):
+    """A score, filter or partition that cannot be parsed or is not allowed.
+
+    Parameters
+    ----------
+    message
+        What is wrong and what to do.
+    text
+        The expression as it was written.
+    position
+        Where in the text, from 0; None when no single place is to blame.
+    """
+
+    def __init__(self, message: str, text: str, position: int | None = None) -> None:
+        self.text = text
+        self.position = position
+        shown = f"{message}\n    {text}"
+        if position is not None:
+            shown += "\n    " + " " * position + "^"
+        super().__init__(shown)
+
+
+class InputError(SkybandError, ValueError):
+    """Data, a file or an option that cannot be used as given."""
+
+
+class SnapshotError(SkybandError, ValueError):
+    """A snapshot of another version, of another kind, or damaged."""

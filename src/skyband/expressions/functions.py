@@ -1,0 +1,278 @@
+"""The one table of what is allowed: for each name its types, its meaning in NumPy and its Spark text.
+
+To add a function of numbers, add a line such as ``"cbrt": _math(np.cbrt, "cbrt({0})")`` to `FUNCTIONS`.
+
+Spark texts must not raise in ANSI mode nor depend on it: hence ``try_divide``, ``try_mod``, ``try_cast``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skyband.expressions import vectors as v
+from skyband.expressions.tree import Type
+
+NUMBER, INTEGER, TEXT, BOOLEAN, TIME = Type.NUMBER, Type.INTEGER, Type.TEXT, Type.BOOLEAN, Type.TIME
+
+
+class Group(Enum):
+    """Arguments that must become one common type, and the types it may be."""
+
+    SAME = (NUMBER, INTEGER, TEXT, BOOLEAN)
+    COMPARED = (NUMBER, INTEGER, TEXT, BOOLEAN, TIME)
+    ORDERED = (NUMBER, INTEGER, TEXT, TIME)
+    LEAST = (NUMBER, INTEGER, TEXT)
+
+
+Slot: TypeAlias = Type | Group
+Render: TypeAlias = Callable[..., str]
+MANY = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One operator or function.
+
+    Parameters
+    ----------
+    kernel
+        Its meaning on `skyband.expressions.vectors.Vec`.
+    spark
+        Its Spark SQL, from the Spark SQL of its arguments.
+    takes
+        What each argument must be, from the number of arguments.
+    gives
+        The type of the result, or the group whose common type it has.
+    arity
+        Fewest and most arguments.
+    """
+
+    kernel: v.Kernel
+    spark: Render
+    takes: Callable[[int], Sequence[Slot]]
+    gives: Slot
+    arity: tuple[int, int]
+
+
+def _function(
+    kernel: v.Kernel, spark: str | Render, takes: Slot, gives: Slot, least: int = 1, most: int | None = None
+) -> Function:
+    render = _template(spark) if isinstance(spark, str) else spark
+    return Function(kernel, render, lambda count: [takes] * count, gives, (least, most or least))
+
+
+def _template(text: str) -> Render:
+    return lambda *args: text.format(*args)
+
+
+def _joined(head: str, separator: str = ", ") -> Render:
+    return lambda *args: f"{head}({separator.join(args)})"
+
+
+def _math(
+    function: Callable[..., v.Values],
+    spark: str,
+    null_where: Callable[..., v.Values] | None = None,
+    arity: int = 1,
+) -> Function:
+    """Make a function of numbers that gives a number."""
+    return _function(v.strict(function, null_where), spark, NUMBER, NUMBER, arity)
+
+
+def _comparison(function: Callable[..., v.Values], sign: str, group: Group = Group.ORDERED) -> Function:
+    return _function(v.strict(function), f"({{0}} {sign} {{1}})", group, BOOLEAN, 2)
+
+
+def _text(
+    function: Callable[..., v.Values], spark: str | Render, gives: Type = TEXT, most: int = 1
+) -> Function:
+    """Make a function of texts."""
+    return _function(v.strict(function), spark, TEXT, gives, 1, most)
+
+
+def _spark_in(item: str, *choices: str) -> str:
+    # Not IN: Spark's hash set for long lists need not follow the comparison rules of numbers.
+    return "(" + " OR ".join(f"({item} = {choice})" for choice in choices) + ")"
+
+
+def _spark_case(*args: str) -> str:
+    pairs = zip(args[:-1:2], args[1:-1:2], strict=True)
+    whens = " ".join(f"WHEN {condition} THEN {value}" for condition, value in pairs)
+    return f"(CASE {whens} ELSE {args[-1]} END)"
+
+
+def _spark_switch(subject: str, *args: str) -> str:
+    whens = [
+        f"({subject} = {arg})" if i % 2 == 0 and i < len(args) - 1 else arg for i, arg in enumerate(args)
+    ]
+    return _spark_case(*whens)
+
+
+def _is_zero(_: v.Values, divisor: v.Values) -> v.Values:
+    return divisor == 0
+
+
+def _at_most(limit: float) -> Callable[..., v.Values]:
+    return lambda *args: np.logical_or.reduce(np.broadcast_arrays(*(arg <= limit for arg in args)))
+
+
+def _spark_whole(function: str) -> str:
+    # Spark's floor and ceil give BIGINT and fail on infinity; from 2^52 on every number is whole.
+    return f"(CASE WHEN abs({{0}}) < 4503599627370496D THEN cast({function}({{0}}) AS DOUBLE) ELSE {{0}} END)"
+
+
+_UPPER, _LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
+
+OPERATORS: dict[str, Function] = {
+    "+": _math(np.add, "({0} + {1})", arity=2),
+    "-": _math(np.subtract, "({0} - {1})", arity=2),
+    "*": _math(np.multiply, "({0} * {1})", arity=2),
+    "/": _math(np.divide, "try_divide({0}, {1})", _is_zero, arity=2),
+    "%": _math(np.fmod, "try_mod({0}, {1})", _is_zero, arity=2),
+    "neg": _math(np.negative, "(-{0})"),
+    "=": _comparison(v.equal, "=", Group.COMPARED),
+    "<>": _comparison(lambda a, b: ~v.equal(a, b), "<>", Group.COMPARED),
+    "<": _comparison(v.less, "<"),
+    "<=": _comparison(v.less_equal, "<="),
+    ">": _comparison(lambda a, b: v.less(b, a), ">"),
+    ">=": _comparison(lambda a, b: v.less_equal(b, a), ">="),
+    "<=>": _function(v.null_safe_equal, "({0} <=> {1})", Group.COMPARED, BOOLEAN, 2),
+    "and": _function(v.and_, _joined("", " AND "), BOOLEAN, BOOLEAN, 2, MANY),
+    "or": _function(v.or_, _joined("", " OR "), BOOLEAN, BOOLEAN, 2, MANY),
+    "not": _function(v.strict(np.logical_not), "(NOT {0})", BOOLEAN, BOOLEAN),
+    "is null": _function(v.is_null, "({0} IS NULL)", Group.COMPARED, BOOLEAN),
+    "between": _function(v.between, "({0} >= {1} AND {0} <= {2})", Group.ORDERED, BOOLEAN, 3),
+    "in": _function(v.is_in, _spark_in, Group.COMPARED, BOOLEAN, 2, MANY),
+    "like": _function(v.strict(v.like), "({0} LIKE {1})", TEXT, BOOLEAN, 2),
+    "case": Function(
+        v.case,
+        _spark_case,
+        lambda count: (*(BOOLEAN, Group.SAME) * (count // 2), Group.SAME),
+        Group.SAME,
+        (3, MANY),
+    ),
+    "switch": Function(
+        v.switch,
+        _spark_switch,
+        lambda count: (Group.COMPARED, *(Group.COMPARED, Group.SAME) * (count // 2 - 1), Group.SAME),
+        Group.SAME,
+        (4, MANY),
+    ),
+}
+
+FUNCTIONS: dict[str, Function] = {
+    "abs": _math(np.abs, "abs({0})"),
+    "sign": _math(np.sign, "(signum({0}) + 0D)"),
+    "sqrt": _math(np.sqrt, "sqrt({0})"),
+    "exp": _math(np.exp, "exp({0})"),
+    "ln": _math(np.log, "ln({0})", _at_most(0)),
+    "log": _math(lambda base, a: np.log(a) / np.log(base), "log({0}, {1})", _at_most(0), arity=2),
+    "log10": _math(np.log10, "log10({0})", _at_most(0)),
+    "log2": _math(np.log2, "log2({0})", _at_most(0)),
+    "log1p": _math(np.log1p, "log1p({0})", _at_most(-1)),
+    "power": _math(v.power, "power({0}, {1})", arity=2),
+    "floor": _math(lambda a: np.floor(a) + 0.0, _spark_whole("floor")),
+    "ceil": _math(lambda a: np.ceil(a) + 0.0, _spark_whole("ceil")),
+    "round": _math(v.round_half_up, "round({0})"),
+    "sin": _math(np.sin, "sin({0})"),
+    "cos": _math(np.cos, "cos({0})"),
+    "tan": _math(np.tan, "tan({0})"),
+    "radians": _math(lambda a: a * (np.pi / 180), f"({{0}} * {np.pi / 180!r}D)"),
+    "degrees": _math(lambda a: a * (180 / np.pi), f"({{0}} * {180 / np.pi!r}D)"),
+    "isnan": _function(
+        lambda a: v.Vec(np.isnan(a.values) if a.valid is None else np.isnan(a.values) & a.valid),
+        "isnan({0})",
+        NUMBER,
+        BOOLEAN,
+    ),
+    "nanvl": _function(v.nanvl, "nanvl({0}, {1})", NUMBER, NUMBER, 2),
+    "least": _function(v.extreme(v.less), _joined("least"), Group.LEAST, Group.LEAST, 2, MANY),
+    "greatest": _function(
+        v.extreme(lambda a, b: v.less(b, a)), _joined("greatest"), Group.LEAST, Group.LEAST, 2, MANY
+    ),
+    "coalesce": _function(v.coalesce, _joined("coalesce"), Group.SAME, Group.SAME, 1, MANY),
+    "nullif": _function(v.nullif, "(CASE WHEN {0} = {1} THEN NULL ELSE {0} END)", Group.SAME, Group.SAME, 2),
+    "length": _text(
+        lambda a: v.from_arrow(pc.utf8_length(a)).astype(np.int64), "cast(length({0}) AS BIGINT)", INTEGER
+    ),
+    "lower": _text(pc.ascii_lower, f"translate({{0}}, '{_UPPER}', '{_LOWER}')"),
+    "upper": _text(pc.ascii_upper, f"translate({{0}}, '{_LOWER}', '{_UPPER}')"),
+    "trim": _text(lambda a: pc.utf8_trim(a, characters=" "), "trim({0})"),
+    "concat": _text(v.concat, _joined("concat"), most=MANY),
+}
+
+ALIASES = {
+    "pow": "power",
+    "ceiling": "ceil",
+    "signum": "sign",
+    "mod": "%",
+    "char_length": "length",
+    "character_length": "length",
+    "nvl": "coalesce",
+    "ifnull": "coalesce",
+    "isnull": "is null",
+}
+
+
+def _cast(kernel: v.Kernel, spark: str, gives: Type) -> Function:
+    return _function(kernel, spark, gives, gives)
+
+
+def _spark_text(plain: str, target: str) -> str:
+    # "(?!.)" with "(?s)" is the very end: "$" would let a last newline pass, "\z" needs a backslash.
+    pattern = plain.replace("{", "{{").replace("}", "}}")
+    return f"(CASE WHEN {{0}} RLIKE '(?s)^{pattern}(?!.)' THEN try_cast({{0}} AS {target}) END)"
+
+
+def _same(a: v.Vec) -> v.Vec:
+    return a
+
+
+_AS_FLOAT64 = v.strict(lambda a: a.astype(np.float64))
+_AS_INT64 = v.strict(lambda a: a.astype(np.int64))
+_INT32 = (-(2.0**31), 2.0**31)
+_INT64 = (-(2.0**63), 2.0**63)
+_TEXT_TO_NUMBER = v.parse_text(v.NUMBER_TEXT, float, pa.float64())
+_TEXT_TO_INT64 = v.parse_text(v.INTEGER_TEXT, v.int64_or_none, pa.int64())
+_SPARK_INT32 = "cast(try_cast({0} AS INT) AS BIGINT)"
+_SPARK_BIGINT = "(CASE WHEN {0} < 9223372036854775808D THEN try_cast({0} AS BIGINT) END)"
+
+# target → type of the argument → how; what is missing (a number as text, anything as a boolean) is refused
+# because Java and Python write numbers differently, or because a comparison says it better.
+CASTS: dict[str, dict[Type, Function]] = {
+    "double": {
+        NUMBER: _cast(_same, "{0}", NUMBER),
+        INTEGER: _cast(_AS_FLOAT64, "cast({0} AS DOUBLE)", NUMBER),
+        BOOLEAN: _cast(_AS_FLOAT64, "cast({0} AS DOUBLE)", NUMBER),
+        TEXT: _cast(_TEXT_TO_NUMBER, _spark_text(v.NUMBER_TEXT, "DOUBLE"), NUMBER),
+    },
+    "bigint": {
+        NUMBER: _cast(v.to_integer(*_INT64), _SPARK_BIGINT, INTEGER),
+        INTEGER: _cast(_same, "{0}", INTEGER),
+        BOOLEAN: _cast(_AS_INT64, "cast({0} AS BIGINT)", INTEGER),
+        TEXT: _cast(_TEXT_TO_INT64, _spark_text(v.INTEGER_TEXT, "BIGINT"), INTEGER),
+    },
+    "int": {
+        NUMBER: _cast(v.to_integer(*_INT32), _SPARK_INT32, INTEGER),
+        INTEGER: _cast(v.to_integer(*_INT32), _SPARK_INT32, INTEGER),
+        BOOLEAN: _cast(_AS_INT64, "cast({0} AS BIGINT)", INTEGER),
+        TEXT: _cast(
+            lambda a: v.to_integer(*_INT32)(_TEXT_TO_INT64(a)),
+            f"cast({_spark_text(v.INTEGER_TEXT, 'INT')} AS BIGINT)",
+            INTEGER,
+        ),
+    },
+    "string": {
+        INTEGER: _cast(v.strict(v.to_text), "cast({0} AS STRING)", TEXT),
+        BOOLEAN: _cast(v.strict(v.to_text), "cast({0} AS STRING)", TEXT),
+        TEXT: _cast(_same, "{0}", TEXT),
+    },
+}
+CAST_TYPES = {"double": NUMBER, "bigint": INTEGER, "int": INTEGER, "string": TEXT}

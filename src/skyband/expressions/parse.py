@@ -1,0 +1,371 @@
+"""From text to tree: sqlglot reads the grammar, and only what is listed here gets through.
+
+sqlglot's own knowledge of functions is switched off, so that every function arrives under the name that was
+written, and a name is either in our table or refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, NoReturn
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.tokens import Token, TokenType
+
+from skyband.errors import ExpressionError
+from skyband.expressions.functions import ALIASES, CASTS, FUNCTIONS, MANY, OPERATORS
+from skyband.expressions.tree import FALSE, NULL, TRUE, Call, Column, Literal, Node, Type
+
+MAX_LENGTH = 10_000
+# sqlglot needs about 23 Python frames per bracket, and Python allows 1,000 in all.
+MAX_BRACKETS = 30
+MAX_DEPTH = 100
+
+ALLOWED = (
+    "allowed are columns, literals, + - * / % || = <> < <= > >= <=>, AND, OR, NOT, IS [NOT] NULL, BETWEEN, "
+    f"IN, LIKE, CASE, IF, CAST and the functions {', '.join(sorted({*FUNCTIONS, *ALIASES}))}"
+)
+
+
+class _Dialect(Spark):  # type: ignore[misc]
+    class Tokenizer(Spark.Tokenizer):  # type: ignore[misc]
+        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'"]  # as Spark 4 reads 'it''s'
+
+    class Parser(Spark.Parser):  # type: ignore[misc]
+        FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            name: Spark.Parser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST")
+        }
+        NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
+        STATEMENT_PARSERS: ClassVar[dict[Any, Any]] = {}
+
+
+def parse_tree(text: str) -> Node:
+    """Parse one expression, or raise an ExpressionError that says what and where.
+
+    Examples
+    --------
+    >>> parse_tree("a + 1")
+    Call(name='+', args=(Column(name='a'), Literal(type=<Type.INTEGER: 'integer'>, text='1')))
+    """
+    if len(text) > MAX_LENGTH:
+        message = f"the expression has {len(text):,} characters; at most {MAX_LENGTH:,} are allowed"
+        raise ExpressionError(message, text[:60] + "…")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        message = "the expression holds half a character (a lone surrogate)"
+        raise ExpressionError(message, text.encode(errors="replace").decode(), error.start) from None
+    try:
+        return _Reader(text).read()
+    except RecursionError:
+        message = f"the expression is nested too deeply; at most {MAX_DEPTH} levels are allowed"
+        raise ExpressionError(message, text) from None
+
+
+class _Reader:
+    """Reads one text; knows it for the errors' sake."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def read(self) -> Node:
+        dialect = _Dialect()
+        tokens: list[Token] = []
+        try:
+            tokens = dialect.tokenize(self.text)
+            self._check_tokens(tokens)
+            statements = dialect.parser().parse(tokens, self.text)
+        except ParseError as error:
+            self._unreadable(error, tokens)
+        except SqlglotError:
+            self.fail("the expression cannot be read: is every quote closed?")
+        if len(statements) != 1 or statements[0] is None:
+            self.fail("the expression is empty; comments do not count")
+        return self.convert(statements[0])
+
+    def fail(self, message: str, position: int | None = None) -> NoReturn:
+        """Raise the error; what would move the caret to another line is shown as a space."""
+        raise ExpressionError(message, re.sub(r"\s", " ", self.text), position) from None
+
+    def _check_tokens(self, tokens: list[Token]) -> None:
+        depth = 0
+        for token in tokens:
+            if token.comments:
+                self.fail("comments are not allowed in an expression; remove -- and /* */", token.start)
+            if token.token_type is TokenType.SEMICOLON:
+                self.fail("';' is not allowed: an expression is one value, not statements", token.start)
+            depth += token.token_type in (TokenType.L_PAREN, TokenType.CASE)
+            depth -= token.token_type in (TokenType.R_PAREN, TokenType.END)
+            if depth > MAX_BRACKETS:
+                message = (
+                    f"brackets and CASE are nested too deeply; at most {MAX_BRACKETS} levels are allowed"
+                )
+                self.fail(message, token.start)
+
+    def _unreadable(self, error: ParseError, tokens: list[Token]) -> NoReturn:
+        """Say in one short sentence what sqlglot found, and where."""
+        first = error.errors[0] if error.errors else {}
+        place = (first.get("line"), first.get("col"))
+        start = next((token.start for token in tokens if (token.line, token.col) == place), None)
+        found, problem = repr(first.get("highlight", "")), str(first.get("description", error))
+        if problem.startswith("Required keyword"):
+            self.fail(f"something is missing at {found}", start)
+        if problem.startswith("Expecting"):
+            self.fail(f"{problem.lower()} at {found}", start)
+        self.fail(f"{found} is not expected here", start)
+
+    # Conversion.
+
+    def convert(self, node: exp.Expression, depth: int = 0) -> Node:
+        """Rebuild one sqlglot node as ours."""
+        if depth > MAX_DEPTH:
+            message = f"the expression is nested too deeply; at most {MAX_DEPTH} levels are allowed"
+            self.fail(message, position(node))
+        handler = _HANDLERS.get(type(node))
+        used = {key for key, value in node.args.items() if value not in (None, False, [])}
+        if handler is None or not used <= handler.keys:
+            self.refuse(node)
+        result = handler.build(self, node, depth + 1)
+        return Call("not", (result,)) if node.args.get("negate") else result
+
+    def all(self, nodes: list[exp.Expression], depth: int) -> tuple[Node, ...]:
+        return tuple(self.convert(node, depth) for node in nodes)
+
+    def refuse(self, node: exp.Expression) -> NoReturn:
+        """Refuse a construct by its name."""
+        words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(node).__name__).lower()
+        self.fail(f"{_NAMES.get(type(node), repr(words))} is not allowed; {ALLOWED}", position(node))
+
+
+def position(node: exp.Expression) -> int | None:
+    """Return where in the text a node begins, as far as sqlglot kept it."""
+    starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
+    return min(starts, default=None)
+
+
+_NAMES: dict[type, str] = {
+    exp.Subquery: "a subquery",
+    exp.Select: "a query",
+    exp.Window: "a window function (OVER)",
+    exp.Alias: "a second value or an alias after a value",
+    exp.Aliases: "an alias after a value",
+    exp.Star: "'*' as a value",
+    exp.Bracket: "an element in [ ]",
+    exp.Dot: "a field or function after '.'",
+    exp.Lambda: "a function with ->",
+    exp.JSONExtract: "a function with ->",
+    exp.Concat: "a text right after a text",
+    exp.Tuple: "a list outside of IN",
+    exp.Placeholder: "a placeholder",
+    exp.Parameter: "a parameter",
+    exp.Command: "a command",
+}
+
+
+class _Handler(NamedTuple):
+    """What may stand in a sqlglot node (anything else in it is refused), and what it becomes."""
+
+    build: Callable[[_Reader, Any, int], Node]
+    keys: frozenset[str]
+
+
+def _call(name: str) -> _Handler:
+    """Make a handler of an operator with one or two operands."""
+
+    def build(reader: _Reader, node: Any, depth: int) -> Node:
+        operands = [node.args[key] for key in ("this", "expression") if key in node.args]
+        return Call(name, reader.all(operands, depth))
+
+    return _Handler(build, frozenset(("this", "expression", "typed", "safe")))
+
+
+def _chain(name: str, kind: type[exp.Expression]) -> _Handler:
+    """Make a handler of AND and OR, whose long chains become one call instead of a deep tree."""
+
+    def build(reader: _Reader, node: Any, depth: int) -> Node:
+        operands = [node.expression]
+        while isinstance(node.this, kind):
+            node = node.this
+            operands.append(node.expression)
+        return Call(name, reader.all([node.this, *reversed(operands)], depth))
+
+    return _Handler(build, frozenset(("this", "expression")))
+
+
+def _column(reader: _Reader, node: Any, _: int) -> Node:
+    if not isinstance(node.this, exp.Identifier):
+        reader.refuse(node.this)
+    if len(node.parts) > 1:
+        name = ".".join(part.name for part in node.parts)
+        message = f"fields inside a column are not allowed; if the column is called {name!r}, write `{name}`"
+        reader.fail(message, position(node))
+    return Column(node.name)
+
+
+def _literal(reader: _Reader, node: Any, _: int) -> Node:
+    text = node.this
+    if node.is_string:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            reader.fail("the text holds half a character (a lone surrogate)", position(node))
+        return Literal(Type.TEXT, text)
+    if text.isdecimal() and text.isascii():
+        return _integer(reader, node, int(text))
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        reader.fail(f"{text} is not a number that fits 64 bits", position(node))
+    return Literal(Type.NUMBER, repr(value))
+
+
+def _integer(reader: _Reader, node: exp.Expression, value: int) -> Literal:
+    if not -(2**63) <= value < 2**63:
+        reader.fail(f"the integer {value} does not fit 64 bits; write {value}.0 for a number", position(node))
+    return Literal(Type.INTEGER, str(value))
+
+
+def _negative(reader: _Reader, node: Any, depth: int) -> Node:
+    """Negate; -1 is a literal, so that it stays an integer and so that the smallest one can be written."""
+    inner = node.this.unnest()
+    if isinstance(inner, exp.Literal) and not inner.is_string and inner.this.isdecimal():
+        return _integer(reader, node, -int(inner.this))
+    value = reader.convert(inner, depth)
+    if isinstance(value, Literal) and value.type is Type.INTEGER:
+        return _integer(reader, node, -int(value.text))
+    if isinstance(value, Literal) and value.type is Type.NUMBER:
+        return Literal(Type.NUMBER, repr(-float(value.text)))
+    return Call("neg", (value,))
+
+
+def _function(reader: _Reader, node: Any, depth: int) -> Node:
+    written = node.name if isinstance(node.this, exp.Identifier) else str(node.this)
+    name = ALIASES.get(written.lower(), written.lower())
+    args = node.expressions
+    name = "ln" if (name, len(args)) == ("log", 1) else name
+    function = FUNCTIONS.get(name) or (OPERATORS[name] if name in ALIASES.values() else None)
+    if function is None:
+        near = difflib.get_close_matches(name, [*FUNCTIONS, *ALIASES], n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        reader.fail(f"the function {written}() is not allowed{hint}; {ALLOWED}", position(node))
+    least, most = function.arity
+    if not least <= len(args) <= most:
+        count = str(least) if least == most else f"{least} or more" if most == MANY else f"{least} to {most}"
+        reader.fail(f"{written}() takes {count} arguments and got {len(args)}", position(node))
+    return Call(name, reader.all(args, depth))
+
+
+def _is(reader: _Reader, node: Any, depth: int) -> Node:
+    value = reader.convert(node.this, depth)
+    if isinstance(node.expression, exp.Null):
+        return Call("is null", (value,))
+    if isinstance(node.expression, exp.Boolean):
+        return Call("<=>", (value, reader.convert(node.expression, depth)))
+    reader.fail("IS takes [NOT] NULL, TRUE or FALSE", position(node))
+
+
+def _like(reader: _Reader, node: Any, depth: int) -> Node:
+    pattern = node.expression
+    if not isinstance(pattern, exp.Literal) or not pattern.is_string:
+        reader.fail("the pattern of LIKE must be a text such as 'A%'", position(node))
+    if re.sub(r"\\[\\%_]", "", pattern.this).count("\\"):
+        reader.fail(r"in a LIKE pattern a backslash stands before %, _ or \ only", position(pattern))
+    return Call("like", (reader.convert(node.this, depth), reader.convert(pattern, depth)))
+
+
+def _case(reader: _Reader, node: Any, depth: int) -> Node:
+    subject = node.args.get("this")
+    parts = [part for when in node.args["ifs"] for part in (when.this, when.args["true"])]
+    default = node.args.get("default")
+    args = (*reader.all(parts, depth), reader.convert(default, depth) if default else NULL)
+    return Call("switch", (reader.convert(subject, depth), *args)) if subject else Call("case", args)
+
+
+def _if(reader: _Reader, node: Any, depth: int) -> Node:
+    parts = [node.this, node.args["true"], *([node.args["false"]] if node.args.get("false") else [])]
+    args = reader.all(parts, depth)
+    return Call("case", args if len(args) == 3 else (*args, NULL))
+
+
+_CAST_NAMES = {
+    exp.DataType.Type.DOUBLE: "double",
+    exp.DataType.Type.BIGINT: "bigint",
+    exp.DataType.Type.INT: "int",
+    exp.DataType.Type.TEXT: "string",
+}
+
+
+def _cast(reader: _Reader, node: Any, depth: int) -> Node:
+    target = _CAST_NAMES.get(node.to.this)
+    if target is None or node.to.expressions:
+        allowed = ", ".join(name.upper() for name in CASTS)
+        reader.fail(f"CAST to {node.to.sql('spark')} is not allowed; allowed are {allowed}", position(node))
+    return Call(f"cast {target}", (reader.convert(node.this, depth),))
+
+
+def _handler(build: Callable[[_Reader, Any, int], Node], *keys: str) -> _Handler:
+    return _Handler(build, frozenset(keys))
+
+
+_CAST = _handler(_cast, "this", "to", "safe", "_type")
+_HANDLERS: dict[type, _Handler] = {
+    exp.Add: _call("+"),
+    exp.Sub: _call("-"),
+    exp.Mul: _call("*"),
+    exp.Div: _call("/"),
+    exp.Mod: _call("%"),
+    exp.EQ: _call("="),
+    exp.NEQ: _call("<>"),
+    exp.LT: _call("<"),
+    exp.LTE: _call("<="),
+    exp.GT: _call(">"),
+    exp.GTE: _call(">="),
+    exp.NullSafeEQ: _call("<=>"),
+    exp.DPipe: _call("concat"),
+    exp.Not: _call("not"),
+    exp.And: _chain("and", exp.And),
+    exp.Or: _chain("or", exp.Or),
+    exp.NullSafeNEQ: _handler(
+        lambda reader, node, depth: Call(
+            "not", (Call("<=>", reader.all([node.this, node.expression], depth)),)
+        ),
+        "this",
+        "expression",
+    ),
+    exp.Paren: _handler(lambda reader, node, depth: reader.convert(node.this, depth), "this"),
+    exp.Neg: _handler(_negative, "this"),
+    exp.Column: _handler(_column, "this", "table", "db", "catalog"),
+    exp.Literal: _handler(_literal, "this", "is_string"),
+    exp.Boolean: _handler(lambda _, node, __: TRUE if node.this else FALSE, "this"),
+    exp.Null: _handler(lambda *_: NULL),
+    exp.Anonymous: _handler(_function, "this", "expressions"),
+    exp.Is: _handler(_is, "this", "expression", "negate"),
+    exp.Between: _handler(
+        lambda reader, node, depth: Call(
+            "between", reader.all([node.this, node.args["low"], node.args["high"]], depth)
+        ),
+        "this",
+        "low",
+        "high",
+        "negate",
+    ),
+    exp.In: _handler(
+        lambda reader, node, depth: Call("in", reader.all([node.this, *node.expressions], depth)),
+        "this",
+        "expressions",
+        "negate",
+    ),
+    exp.Like: _handler(_like, "this", "expression", "negate"),
+    exp.Case: _handler(_case, "this", "ifs", "default"),
+    exp.If: _handler(_if, "this", "true", "false"),
+    exp.Cast: _CAST,
+    exp.TryCast: _CAST,
+}

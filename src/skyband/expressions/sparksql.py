@@ -1,0 +1,89 @@
+"""Spark SQL text of a typed tree, made of nothing but our own templates, names and constants.
+
+Nothing that a person wrote is pasted through. Two traps of Spark are closed here: a text such as
+``${env:HOME}`` is substituted by Spark everywhere, even inside quotes, and what a backslash means in a string
+depends on a setting. So strings with anything but harmless characters are written as bytes.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+from skyband.errors import InputError
+from skyband.expressions.bind import Typed
+from skyband.expressions.tree import Column, Literal, Type
+
+MAX_SPARK_LENGTH = 100_000
+
+_HARMLESS = re.compile(r"[A-Za-z0-9 _.,:;%/+*()\[\]<>=!?@#&|~^-]*")
+_TYPES = {Type.NUMBER: "DOUBLE", Type.INTEGER: "BIGINT", Type.TEXT: "STRING", Type.BOOLEAN: "BOOLEAN"}
+
+
+def render(typed: Typed, schema: pa.Schema) -> str:
+    """Write a typed tree for Spark; a bare column of times stays a timestamp or date."""
+    if isinstance(typed.node, Column) and typed.type is Type.TIME:
+        return _name(typed.node.name, schema)
+    return _render(typed, schema)
+
+
+def _render(typed: Typed, schema: pa.Schema) -> str:
+    if typed.function is not None:
+        text = typed.function.spark(*(_render(arg, schema) for arg in typed.args))
+        if len(text) > MAX_SPARK_LENGTH:
+            message = (
+                f"the expression is too large for Spark: over {MAX_SPARK_LENGTH:,} characters, because some "
+                "functions repeat their argument; nest fewer CASE, BETWEEN, NULLIF, FLOOR and CEIL"
+            )
+            raise InputError(message)
+        return text
+    if isinstance(typed.node, Literal):
+        return _literal(typed.node, typed.type)
+    assert isinstance(typed.node, Column)
+    return _column(_name(typed.node.name, schema), typed)
+
+
+def _literal(literal: Literal, wanted: Type) -> str:
+    if literal.type is Type.NULL:
+        return f"cast(NULL AS {_TYPES.get(wanted, 'BIGINT')})"
+    if literal.type is Type.TEXT:
+        if _HARMLESS.fullmatch(literal.text):
+            return f"'{literal.text}'"
+        return f"cast(X'{literal.text.encode().hex().upper()}' AS STRING)"
+    suffix = {Type.NUMBER: "D", Type.INTEGER: "L", Type.TIME: "L"}.get(literal.type, "")
+    text = literal.text + suffix
+    return f"({text})" if text.startswith("-") else text
+
+
+def _name(name: str, schema: pa.Schema) -> str:
+    """Back-quote a column's name, if Spark can tell the column by it."""
+    alike = [other for other in schema.names if other.lower() == name.lower()]
+    if len(alike) > 1:
+        message = f"Spark cannot tell the columns {', '.join(map(repr, alike))} apart; rename one"
+        raise InputError(message)
+    if "${" in name:
+        message = f"Spark would replace '${{…}}' inside the column name {name!r}; rename it"
+        raise InputError(message)
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _column(name: str, typed: Typed) -> str:
+    arrow = typed.arrow
+    if typed.type is Type.TIME:
+        return _micros(name, arrow)
+    if typed.type in (Type.TEXT, Type.BOOLEAN) or arrow in (pa.int64(), pa.float64()):
+        return name
+    return f"cast({name} AS {_TYPES[typed.type]})"
+
+
+def _micros(name: str, arrow: pa.DataType) -> str:
+    """Microseconds since 1970 in UTC, whatever the session's time zone."""
+    if pa.types.is_date(arrow):
+        return f"(unix_date({name}) * 86400000000L)"
+    if arrow.tz is not None:
+        return f"unix_micros({name})"
+    # Spark has no function for a TIMESTAMP_NTZ that keeps out of the session's time zone.
+    seconds = f"(hour({name}) * 3600L + minute({name}) * 60L)"
+    fraction = f"cast(extract(SECOND FROM {name}) * 1000000 AS BIGINT)"
+    return f"(unix_date(cast({name} AS DATE)) * 86400000000L + {seconds} * 1000000L + {fraction})"

@@ -1,0 +1,149 @@
+"""The small tree that every expression becomes: columns, literals and calls; nothing else exists.
+
+Operators, CASE, IN, LIKE and casts are calls too, by the names in `skyband.expressions.functions`; that a
+call is allowed, and what it means in NumPy and in Spark, is written there and only there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from sqlglot.dialects.spark import Spark
+
+
+class Type(StrEnum):
+    """What a value is; NULL is the type of a bare NULL until its neighbours say more."""
+
+    NUMBER = "number"
+    INTEGER = "integer"
+    TEXT = "text"
+    BOOLEAN = "boolean"
+    TIME = "time"
+    NULL = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the stream, by the name that was written."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant; kept as text because in Python ``1 == 1.0 == True`` and ``0.0 == -0.0``.
+
+    Examples
+    --------
+    >>> Literal(Type.INTEGER, "1") == Literal(Type.NUMBER, "1.0")
+    False
+    """
+
+    type: Type
+    text: str
+
+    @property
+    def value(self) -> float | int | str | bool | None:
+        """The constant as a Python value; a time is its microseconds since 1970 in UTC."""
+        match self.type:
+            case Type.NUMBER:
+                return float(self.text)
+            case Type.INTEGER | Type.TIME:
+                return int(self.text)
+            case Type.BOOLEAN:
+                return self.text == "TRUE"
+            case Type.NULL:
+                return None
+            case _:
+                return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operator or function with its arguments."""
+
+    name: str
+    args: tuple[Node, ...]
+
+
+Node: TypeAlias = Column | Literal | Call
+
+TRUE, FALSE = Literal(Type.BOOLEAN, "TRUE"), Literal(Type.BOOLEAN, "FALSE")
+NULL = Literal(Type.NULL, "NULL")
+
+_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Words that sqlglot would read as something else than a column; IF and friends are no keywords to it.
+_RESERVED = frozenset(Spark.Tokenizer.KEYWORDS) | {"IF", "ANY", "CASE", "TRANSFORM", "CONNECT_BY_ROOT"}
+_INFIX = frozenset(("+", "-", "*", "/", "%", "=", "<>", "<", "<=", ">", ">=", "<=>"))
+
+
+def columns(node: Node) -> Iterator[str]:
+    """Yield the name of every column under `node`, as often as it stands there."""
+    if isinstance(node, Column):
+        yield node.name
+    elif isinstance(node, Call):
+        for arg in node.args:
+            yield from columns(arg)
+
+
+def to_sql(node: Node) -> str:
+    """Write a tree as SQL that parses back to the same tree.
+
+    Examples
+    --------
+    >>> to_sql(Call("*", (Column("price"), Call("ln", (Column("a b"),)))))
+    'price * ln(`a b`)'
+    """
+    if isinstance(node, Column):
+        if _BARE.fullmatch(node.name) and node.name.upper() not in _RESERVED:
+            return node.name
+        return "`" + node.name.replace("`", "``") + "`"
+    if isinstance(node, Literal):
+        if node.type is Type.TEXT:
+            return "'" + node.text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        return node.text
+    return _call_to_sql(node.name, [_nested(arg) for arg in node.args], [to_sql(arg) for arg in node.args])
+
+
+def _nested(node: Node) -> str:
+    """Write an operand, in brackets unless it cannot be misread ("--" would begin a comment)."""
+    text = to_sql(node)
+    if isinstance(node, Call):
+        closed = node.name.startswith("cast ") or text.startswith(f"{node.name}(")
+    else:
+        closed = not text.startswith("-")
+    return text if closed else f"({text})"
+
+
+def _call_to_sql(name: str, nested: list[str], plain: list[str]) -> str:
+    if name in _INFIX:
+        return f" {name} ".join(nested)
+    match name.split():
+        case ["and" | "or"]:
+            return f" {name.upper()} ".join(nested)
+        case ["not"]:
+            return f"NOT {nested[0]}"
+        case ["neg"]:
+            return f"-{nested[0]}"
+        case ["is", "null"]:
+            return f"{nested[0]} IS NULL"
+        case ["like"]:
+            return f"{nested[0]} LIKE {nested[1]}"
+        case ["between"]:
+            return f"{nested[0]} BETWEEN {nested[1]} AND {nested[2]}"
+        case ["in"]:
+            return f"{nested[0]} IN ({', '.join(plain[1:])})"
+        case ["case"]:
+            pairs = zip(plain[:-1:2], plain[1:-1:2], strict=True)
+            whens = " ".join(f"WHEN {condition} THEN {value}" for condition, value in pairs)
+            return f"CASE {whens} ELSE {plain[-1]} END"
+        case ["switch"]:
+            head, *rest = plain
+            return _call_to_sql("case", nested, rest).replace("CASE", f"CASE {head}", 1)
+        case ["cast", target]:
+            return f"CAST({plain[0]} AS {target.upper()})"
+    return f"{name}({', '.join(plain)})"

@@ -1,0 +1,467 @@
+"""Queries that rank alike, over one stream: one arena, one algorithm, one schedule a query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.algorithms.base import Algorithm, Columns, Picks, Tally
+from skyband.answer import Answers, Block, Row
+from skyband.arena import Arena
+from skyband.changes import difference
+from skyband.errors import InputError
+from skyband.expressions import Bound, Expression
+from skyband.keys import Keys, is_text, move
+from skyband.order import BoolArray, IntArray, SlotArray, merit_of
+from skyband.query import Distinct, Order, Query
+from skyband.rows import Rows
+from skyband.stats import GroupStats
+from skyband.windows import ALWAYS, NEVER, Due, Schedule
+
+WARMING_UP = "warming up"
+_NO_ROWS = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """What queries must have in common to share one staircase."""
+
+    score: Expression
+    where: Expression | None
+    partition_by: Expression | None
+    distinct: Distinct | None
+    order: Order
+    counts: bool
+
+    @classmethod
+    def of(cls, query: Query) -> Ranking:
+        """Return how a query ranks."""
+        return cls(
+            query.score_expression, query.where_expression, query.partition_expression, query.distinct, query.order,
+            query.window.counts,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        parts = [f"score {self.score} {self.order}"]
+        parts += [f"where {self.where}"] if self.where else []
+        parts += [f"partition by {self.partition_by}"] if self.partition_by else []
+        parts += [f"distinct {self.distinct}"] if self.distinct else []
+        return ", ".join([*parts, "count windows" if self.counts else "time windows"])
+
+
+@dataclass
+class Bounds:
+    """The ranking's expressions bound to the stream's columns."""
+
+    score: Bound
+    where: Bound | None
+    partition_by: Bound | None
+    carried: list[str]
+    text_ids: bool
+
+
+@dataclass
+class Counts:
+    """What a group has seen."""
+
+    events: int = 0
+    rejected: int = 0
+    late: int = 0
+    partly_late: int = 0
+
+
+@dataclass
+class Seen:
+    """What became of the rows of one batch in one group: which passed, which were rejected, which came too late."""
+
+    passed: BoolArray | None
+    rejected: IntArray
+    late: IntArray = field(default_factory=lambda: _NO_ROWS)
+    partly: IntArray = field(default_factory=lambda: _NO_ROWS)
+
+
+class Group:
+    """Events in, answers out, for queries that rank alike."""
+
+    def __init__(self, ranking: Ranking, algorithm: type[Algorithm], select: Sequence[str]) -> None:
+        self.ranking = ranking
+        self.select = tuple(select)
+        self.arena = Arena(ranking.counts)
+        self.algorithm = algorithm(self.arena, ranking.distinct)
+        self.queries: list[Query] = []
+        self.schedules: list[Schedule] = []
+        self.id_keys = Keys()
+        self.partitions = Keys()
+        self.counts = Counts()
+        self.first, self.last = ALWAYS, NEVER
+        self.arrived = 0
+        self.previous: dict[str, list[Row]] = {}
+        self.shown: dict[tuple[str, int], str] = {}
+        self.bounds: Bounds | None = None
+        self.plain = False
+
+    # Queries that come and go.
+
+    def add(self, queries: Sequence[Query], watermark: int, blind_to: int) -> None:
+        """Serve more queries from now on.
+
+        Parameters
+        ----------
+        queries
+            All rank as this group does.
+        watermark
+            Windows that end by it are past.
+        blind_to
+            The last event time the stream had before this group was there to see it; NEVER: it saw all.
+        """
+        for query in queries:
+            schedule = Schedule.of(query)
+            schedule.closed_to = self.arrived if self.ranking.counts and self.arrived else watermark
+            schedule.exact_from = self.algorithm.exact_from(schedule, self.last)
+            if blind_to > NEVER:
+                seen_from = 0 if self.ranking.counts else blind_to + 1
+                first = schedule.first_end_after(seen_from - 1 + schedule.size) - schedule.size
+                schedule.exact_from = max(schedule.exact_from, first)
+            self.queries.append(query)
+            self.schedules.append(schedule)
+        self.algorithm.plan(self.schedules)
+
+    def remove(self, name: str) -> None:
+        """Stop serving a query."""
+        place = [query.name for query in self.queries].index(name)
+        del self.queries[place], self.schedules[place]
+        self.previous.pop(name, None)
+        self.shown = {key: seen for key, seen in self.shown.items() if key[0] != name}
+        self.algorithm.plan(self.schedules)
+
+    # Events in.
+
+    def bind(self, schema: pa.Schema, id_column: str) -> None:
+        """Look up the columns of the expressions; InputError where one is missing or of a wrong type."""
+        missing = [name for name in self.select if name not in schema.names]
+        if missing:
+            msg = f"select names {', '.join(map(repr, missing))}; the stream's columns are {', '.join(schema.names)}"
+            raise InputError(msg)
+        ranking = self.ranking
+        self.bounds = Bounds(
+            ranking.score.bind(schema),
+            None if ranking.where is None else ranking.where.bind(schema),
+            None if ranking.partition_by is None else ranking.partition_by.bind(schema),
+            [*self.select, *([id_column] if is_text(schema.field(id_column).type) else [])],
+            is_text(schema.field(id_column).type),
+        )
+        nothing = pa.RecordBatch.from_arrays([pa.array([], kind) for kind in schema.types], schema=schema)
+        self.bounds.score.scores(nothing)  # refuses what is no number, and below what is no condition
+        if self.bounds.where is not None:
+            self.bounds.where.mask(nothing)
+
+    def push(self, rows: Rows) -> Seen:
+        """Take in one batch."""
+        columns, index, seen = self._columns(rows)
+        tally = self._tally()
+        for survivors in self.algorithm.survivors(columns, tally):
+            self.algorithm.insert(self._store(columns, survivors, rows, index))
+        self.first, self.last = min(self.first, tally.first), max(self.last, tally.last)
+        self._count(tally, seen, columns, index)
+        kept = len(self.algorithm.kept())
+        if self.arena.size > 2 * kept + 4096:
+            self._compact()
+        return seen
+
+    def _columns(self, rows: Rows) -> tuple[Columns, IntArray | None, Seen]:
+        """Evaluate filter and score; leave only the rows that passed and have what they need."""
+        assert self.bounds is not None
+        bounds, batch = self.bounds, rows.batch
+        passed = None if bounds.where is None else bounds.where.mask(batch)
+        score, known = bounds.score.scores(batch)
+        good = _both(rows.valid, known)
+        if self.ranking.counts:  # only events have arrival numbers, so NaN goes before they are given out
+            good = _both(good, ~np.isnan(score))
+        taken = _both(passed, good)
+        rejected = _NO_ROWS if good is None else np.flatnonzero(~good if passed is None else passed & ~good)
+        index = None if taken is None else np.flatnonzero(taken)
+        merit, time = merit_of(score, self.ranking.order), rows.time
+        if index is not None:
+            merit, time = merit[index], time[index]
+        if self.ranking.counts:
+            position = np.arange(self.arrived, self.arrived + len(merit))
+            self.arrived += len(merit)
+        else:
+            position = time
+        part, ident = self._parts(rows, index), self._ident(rows, index)
+        partitions = 1 if part is None else len(self.partitions.values) + 1
+        return Columns(merit, time, position, part, partitions, ident), index, Seen(passed, rejected)
+
+    def _parts(self, rows: Rows, index: IntArray | None) -> IntArray | None:
+        assert self.bounds is not None
+        if self.bounds.partition_by is None:
+            return None
+        values = self.bounds.partition_by.values(rows.batch)
+        part, moved = self.partitions.encode(values if index is None else values.take(pa.array(index)))
+        move(self.arena.part, moved)
+        return part
+
+    def _ident(self, rows: Rows, index: IntArray | None) -> IntArray | None:
+        if self.ranking.distinct is None:
+            return None
+        ids = rows.ids if index is None else rows.ids.take(pa.array(index))
+        if pa.types.is_integer(ids.type):
+            return ids.cast(pa.int64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+        coded = ids if pa.types.is_dictionary(ids.type) else ids.dictionary_encode()
+        return coded.indices.cast(pa.int64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+    def _tally(self) -> Tally:
+        if self.ranking.counts or not self.schedules:
+            return Tally()
+        return Tally(min(s.next_start for s in self.schedules), max(s.next_start + s.size - s.slide for s in self.schedules))
+
+    def _store(self, columns: Columns, survivors: IntArray, rows: Rows, index: IntArray | None) -> SlotArray:
+        """Put the rows that may matter into the arena, with their ids and what is carried along."""
+        assert self.bounds is not None
+        source = pa.array(survivors if index is None else index[survivors])
+        ids = rows.ids.take(source)
+        if self.bounds.text_ids:
+            key, moved = self.id_keys.encode(ids)
+            move(self.arena.key, moved)
+        else:
+            key = ids.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        payload = None
+        if self.bounds.carried:
+            payload = pa.Table.from_batches([rows.batch.select(self.bounds.carried).take(source)])
+        part = 0 if columns.part is None else columns.part[survivors]
+        return self.arena.append(
+            columns.merit[survivors], columns.time[survivors], key, part, columns.position[survivors], payload
+        )
+
+    def _count(self, tally: Tally, seen: Seen, columns: Columns, index: IntArray | None) -> None:
+        late = np.concatenate([*tally.late_rows, _NO_ROWS])
+        seen.late = late if index is None else index[late]
+        if tally.rejected:  # NaN scores, which the algorithm met on its way
+            nan = np.flatnonzero(np.isnan(columns.merit))
+            seen.rejected = np.sort(np.concatenate([seen.rejected, nan if index is None else index[nan]]))
+        if tally.partly_late:
+            position = columns.position
+            partly = np.flatnonzero(
+                (position >= tally.late_before) & (position < tally.partly_before) & ~np.isnan(columns.merit)
+            )
+            seen.partly = partly if index is None else index[partly]
+        self.counts.events += len(columns.merit) - tally.rejected - len(late)
+        self.counts.rejected += len(seen.rejected)
+        self.counts.late += len(late)
+        self.counts.partly_late += tally.partly_late
+
+    def _compact(self) -> None:
+        self.algorithm.compact(self.arena.compact(self.algorithm.kept()))
+        move(self.arena.key, self.id_keys.retain(self.arena.key) if self._text_ids() else None)
+        move(self.arena.part, self.partitions.retain(self.arena.part))
+
+    def _text_ids(self) -> bool:
+        return self.bounds is not None and self.bounds.text_ids
+
+    # Answers out.
+
+    def advance(self, watermark: int) -> list[Block]:
+        """Answer every window that ends by the watermark (or, counting events, by the last one)."""
+        limit = self.arrived if self.ranking.counts else watermark
+        return self._answer([limit] * len(self.schedules), limit)
+
+    def finish(self) -> list[Block]:
+        """Answer every window that contains an event: there is no more to come."""
+        if self.last == NEVER:
+            return []
+        if self.ranking.counts:
+            limits = [s.first_end_after(self.last) for s in self.schedules]
+        else:
+            limits = [s.last_end_of(self.last) for s in self.schedules]
+        return self._answer(limits, max(limits, default=NEVER))
+
+    def _answer(self, limits: Sequence[int], sealed_to: int) -> list[Block]:
+        if self.first == ALWAYS or not self.schedules:
+            for schedule, limit in zip(self.schedules, limits, strict=True):
+                schedule.closed_to = max(schedule.closed_to, limit)
+            return []
+        due = Due.by(self.schedules, self.first, limits)
+        picks = self.algorithm.answer(due, sealed_to)
+        for schedule, limit in zip(self.schedules, limits, strict=True):
+            schedule.closed_to = max(schedule.closed_to, limit)
+        self.shown = {key: seen for key, seen in self.shown.items() if key[1] > self._closed(key[0])}
+        return self._blocks(due, picks)
+
+    def _closed(self, name: str) -> int:
+        return next((s.closed_to for s in self.schedules if s.name == name), ALWAYS)
+
+    def early(self) -> list[Block]:
+        """Answer the windows that are still open and look different from when they were last shown."""
+        starts: list[tuple[int, int, int]] = []
+        parts: list[SlotArray] = []
+        for q, (query, schedule) in enumerate(zip(self.queries, self.schedules, strict=True)):
+            if query.emit != "early" or schedule.paused or self.last == NEVER:
+                continue
+            limit = schedule.first_end_after(self.last) if self.ranking.counts else schedule.last_end_of(self.last)
+            for end in schedule.ends_between(self.first, limit).tolist():
+                slots = self.algorithm.peek(end - schedule.size, end, schedule.k)
+                look = self._look(slots)
+                if self.shown.get((query.name, end)) != look:
+                    self.shown[query.name, end] = look
+                    starts.append((q, end - schedule.size, end))
+                    parts.append(slots)
+        if not starts:
+            return []
+        query_, start, end_ = (np.array(column, np.int64) for column in zip(*starts, strict=True))
+        offsets = np.cumsum([0, *(len(part) for part in parts)])
+        picks = Picks(np.concatenate(parts), offsets)
+        return [self._block(Due(query_, start, end_), picks, provisional=True)]
+
+    def _look(self, slots: SlotArray) -> str:
+        """Return a digest of what a provisional answer shows."""
+        arena = self.arena
+        ids = self.id_keys.decode(arena.key[slots]) if self._text_ids() else arena.key[slots].tolist()
+        shown = repr((ids, arena.merit[slots].tolist(), arena.time[slots].tolist()))
+        return blake2b(shown.encode(), digest_size=12).hexdigest()
+
+    def _blocks(self, due: Due, picks: Picks) -> list[Block]:
+        """Make the answers' columns; queries that emit changes get a block of their own."""
+        changing = np.array([query.emit == "changes" for query in self.queries])[due.query]
+        paused = np.array([schedule.paused for schedule in self.schedules])[due.query]
+        if not (changing.any() or paused.any()):
+            return [self._block(due, picks)] if len(due) else []
+        blocks = []
+        for wanted in (False, True):
+            chosen = (changing == wanted) & ~paused
+            if chosen.any():
+                part = Due(due.query[chosen], due.start[chosen], due.end[chosen])
+                block = self._block(part, _choose(picks, chosen))
+                blocks.append(self._with_changes(block) if wanted else block)
+        return blocks
+
+    def _block(self, due: Due, picks: Picks, provisional: bool = False) -> Block:
+        arena, slots = self.arena, picks.slots
+        payload = arena.payload()
+        carried = None if payload is None else payload.take(pa.array(slots)).combine_chunks()
+        text = self._text_ids()
+        assert not text or carried is not None
+        shift = np.array([s.shift for s in self.schedules], np.int64)[due.query]
+        exact_from = np.array([s.exact_from for s in self.schedules], np.int64)[due.query]
+        part = partition = None
+        if self.ranking.partition_by is not None:
+            part = arena.part[slots]
+            partition = pa.array(self.partitions.decode(part))
+        return Block(
+            names=[query.name for query in self.queries],
+            query=due.query,
+            start=due.start - shift,
+            end=due.end - shift,
+            exact=(due.start >= exact_from) & self.algorithm.exact,
+            offsets=picks.offsets,
+            id=_one(carried[self.bounds.carried[-1]]) if text else arena.key[slots],  # type: ignore[index, union-attr]
+            score=merit_of(arena.merit[slots], self.ranking.order),
+            time=arena.time[slots],
+            part=part,
+            partition=partition,
+            payload=carried,
+            selects=[query.select for query in self.queries],
+            counts=self.ranking.counts,
+            provisional=provisional,
+            why=WARMING_UP,
+        )
+
+    def _with_changes(self, block: Block) -> Block:
+        """Compare each answer with the one before it."""
+        changes = []
+        for answer in Answers([block], plain=self.plain):
+            before = self.previous.get(answer.query, [])
+            changes.append(difference(before, answer.rows, by_id=self.ranking.distinct is not None))
+            self.previous[answer.query] = answer.rows
+        return replace(block, changes=changes)
+
+    # Looking inside, and snapshots.
+
+    def stats(self) -> GroupStats:
+        """Return the numbers so far."""
+        return GroupStats(
+            str(self.ranking), tuple(query.name for query in self.queries), **asdict(self.counts),
+            kept=len(self.algorithm.kept()), bound=self.algorithm.bound(),
+        )  # fmt: skip
+
+    def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+        """Return everything as plain values and tables, detached from the live state."""
+        algorithm = self.algorithm.snapshot()
+        arrays = {name: value for name, value in algorithm.items() if isinstance(value, np.ndarray)}
+        meta = {
+            "queries": [query.as_dict() for query in self.queries],
+            "schedules": [asdict(schedule) for schedule in self.schedules],
+            "select": self.select,
+            "counts": asdict(self.counts),
+            "extent": [self.first, self.last, self.arrived],
+            "shown": [[name, end, look] for (name, end), look in self.shown.items()],
+            "algorithm": {name: value for name, value in algorithm.items() if name not in arrays},
+        }
+        tables = {f"arena/{name}": table for name, table in self.arena.state().items()}
+        tables |= {f"algorithm/{name}": pa.table({"": pa.array(value)}) for name, value in arrays.items()}
+        tables |= {f"previous/{name}": _as_table(rows) for name, rows in self.previous.items()}
+        for name, keys in (("ids", self.id_keys), ("partitions", self.partitions)):
+            tables[f"keys/{name}"] = pa.table({"": pa.array(keys.values.tolist())})
+        return meta, tables
+
+    @classmethod
+    def load(cls, state: tuple[dict[str, Any], dict[str, pa.Table]], algorithm: type[Algorithm]) -> Group:
+        """Make a group again from what `state` returned."""
+        meta, tables = state
+        queries = [Query.from_dict(given) for given in meta["queries"]]
+        group = cls(Ranking.of(queries[0]), algorithm, meta["select"])
+        group.queries = queries
+        group.schedules = [Schedule(**given) for given in meta["schedules"]]
+        group.counts = Counts(**meta["counts"])
+        group.first, group.last, group.arrived = meta["extent"]
+        group.shown = {(name, end): look for name, end, look in meta["shown"]}
+        group.arena.load({name: table for name, table in _under("arena/", tables)})
+        group.algorithm.plan(group.schedules)
+        arrays = {name: table[""].to_numpy().copy() for name, table in _under("algorithm/", tables)}
+        group.algorithm.restore(meta["algorithm"] | arrays)
+        group.previous = {name: _as_rows(table) for name, table in _under("previous/", tables)}
+        group.id_keys = Keys.of(tables["keys/ids"][""])
+        group.partitions = Keys.of(tables["keys/partitions"][""])
+        return group
+
+
+def _under(folder: str, tables: dict[str, pa.Table]) -> list[tuple[str, pa.Table]]:
+    return [(name.removeprefix(folder), table) for name, table in tables.items() if name.startswith(folder)]
+
+
+def _as_table(rows: Sequence[Row]) -> pa.Table:
+    return pa.Table.from_pylist(
+        [
+            {"rank": row.rank, "id": row.id, "score": row.score, "time": row.time, "partition": row.partition}
+            | {f"value/{name}": value for name, value in row.values.items()}
+            for row in rows
+        ]
+    )
+
+
+def _as_rows(table: pa.Table) -> list[Row]:
+    rows = []
+    for given in table.to_pylist():
+        values = {name.removeprefix("value/"): given.pop(name) for name in list(given) if name.startswith("value/")}
+        rows.append(Row(**given, values=values))
+    return rows
+
+
+def _both(a: BoolArray | None, b: BoolArray | None) -> BoolArray | None:
+    if a is None or b is None:
+        return a if b is None else b
+    return a & b
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _choose(picks: Picks, chosen: BoolArray) -> Picks:
+    """Leave only some of the answers."""
+    sizes = np.diff(picks.offsets)
+    return Picks(picks.slots[np.repeat(chosen, sizes)], np.concatenate([[0], np.cumsum(sizes[chosen])]))

@@ -1,0 +1,259 @@
+"""One pass over arriving events: drop those that cannot be among the best K of their pane.
+
+Each *slot pane* (a pane, or a pane of one partition) that the batch touches gets a buffer of a few K events.
+Full buffers are cut back to their best K, which raises the pane's bar; events below the bar cost one
+comparison, block by block. What is left at the end is a small superset of the best K of each pane: events
+that tie with the K-th on merit and time are left in, since ids decide there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+BLOCK = 256  # rows tested together; two columns of them stay in the first-level cache
+DONE, FULL, OUTSIDE = 0, 1, 2
+
+jit: Any = numba.njit(cache=True, nogil=True)
+
+
+@jit
+def bounds(column: Any) -> Any:
+    """Return the smallest and the largest value of a column that is not empty."""
+    low = column[0]
+    high = column[0]
+    for value in column:
+        low = min(low, value)
+        high = max(high, value)
+    return low, high
+
+
+@jit
+def count_from(merit: Any, bar: Any) -> Any:
+    """Count the merits that are not below a bar; NaN counts too."""
+    count = 0
+    for value in merit:
+        count += not (value < bar)
+    return count
+
+
+@jit
+def select_best(merit: Any, time: Any, row: Any, n: Any, k: Any) -> None:
+    """Reorder the first n entries so that the best k by (merit, time) come first, in any order."""
+    low, high = 0, n - 1
+    while low < high:
+        middle = (low + high) // 2
+        pivot_merit, pivot_time = merit[middle], time[middle]
+        i, j = low, high
+        while i <= j:
+            while merit[i] > pivot_merit or (merit[i] == pivot_merit and time[i] > pivot_time):
+                i += 1
+            while merit[j] < pivot_merit or (merit[j] == pivot_merit and time[j] < pivot_time):
+                j -= 1
+            if i <= j:
+                merit[i], merit[j] = merit[j], merit[i]
+                time[i], time[j] = time[j], time[i]
+                row[i], row[j] = row[j], row[i]
+                i += 1
+                j -= 1
+        if k - 1 <= j:
+            high = j
+        elif k - 1 >= i:
+            low = i
+        else:
+            return
+
+
+@jit
+def keep_best(merit: Any, time: Any, row: Any, n: Any, k: Any) -> Any:
+    """Cut n > k entries back to the best k and all that tie with the k-th on merit and time.
+
+    Returns
+    -------
+    How many are left, and the merit and time of the k-th.
+    """
+    select_best(merit, time, row, n, k)
+    bar, bar_time = merit[0], time[0]
+    for i in range(1, k):
+        if merit[i] < bar or (merit[i] == bar and time[i] < bar_time):
+            bar, bar_time = merit[i], time[i]
+    left = k
+    for i in range(k, n):
+        if merit[i] == bar and time[i] == bar_time:
+            merit[left], time[left], row[left] = merit[i], time[i], row[i]
+            left += 1
+    return left, bar, bar_time
+
+
+@jit
+def keep_best_ids(merit: Any, time: Any, row: Any, ident: Any, n: Any, k: Any) -> Any:
+    """Do as `keep_best` for ids that count once: one entry an id, the best k ids and their ties."""
+    ids = np.empty(n, np.int64)
+    for i in range(n):
+        ids[i] = ident[row[i]]
+    order = np.argsort(ids)
+    left = 0
+    best = order[0]
+    chosen = np.empty(n, np.int64)
+    for place in range(1, n):
+        i = order[place]
+        if ids[i] != ids[best]:
+            chosen[left] = best
+            left += 1
+            best = i
+        elif merit[i] > merit[best] or (merit[i] == merit[best] and time[i] > time[best]):
+            best = i
+    chosen[left] = best
+    left += 1
+    kept = np.sort(chosen[:left])
+    for place in range(left):
+        i = kept[place]
+        merit[place], time[place], row[place] = merit[i], time[i], row[i]
+    if left <= k:
+        return left, -np.inf, np.int64(-(2**63))
+    return keep_best(merit, time, row, left, k)
+
+
+@jit
+def find_pane(cuts: Any, position: Any) -> Any:
+    """Return the index of the pane that a position lies in (-1 or len(cuts) - 1: outside)."""
+    low, high = 0, cuts.size
+    while low < high:
+        middle = (low + high) // 2
+        if cuts[middle] <= position:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
+
+
+@jit
+def scan(
+    columns: Any, at: Any, panes: Any, bars: Any, pool: Any, limits: Any, k: Any, seen: Any, late: Any
+) -> Any:
+    """Pass over a batch from row `at`; fill the buffers with what may be kept.
+
+    Parameters
+    ----------
+    columns
+        merit, time, position, part (empty: one partition), ident (empty: ids may repeat).
+    at
+        The first row.
+    panes
+        cuts, and the number of partitions.
+    bars
+        Per slot pane: merit and time of its K-th best so far, and its buffer's number (-1: none yet).
+    pool
+        merit, time and row of each buffer, how many entries each holds, and to which slot pane it belongs.
+    limits
+        Positions before limits[0] missed all windows, those before limits[1] some.
+    k
+        How many events each pane keeps.
+    seen
+        Counts to add to: rejected, late, partly late, first position, last position, buffers in use.
+    late
+        The rows that missed all windows, room for all of them.
+
+    Returns
+    -------
+    DONE, or FULL or OUTSIDE (a position beyond the cuts) with the row to go on from.
+    """
+    merit, time, position, part, ident = columns
+    cuts, partitions = panes
+    bar, bar_time, buffer_of = bars
+    whole = partitions == 1
+    pane, pane_start, pane_end = -1, 0, 0
+    n = merit.size
+    row = at
+    while row < n:
+        stop = min(row + BLOCK, n)
+        low, high = bounds(position[row:stop])
+        if low < cuts[0] or high >= cuts[-1]:
+            return OUTSIDE, row
+        if not pane_start <= low < pane_end:
+            pane = find_pane(cuts, low)
+            pane_start, pane_end = cuts[pane], cuts[pane + 1]
+        if whole and high < pane_end and low >= limits[1] and count_from(merit[row:stop], bar[pane]) == 0:
+            seen[3] = min(seen[3], low)
+            seen[4] = max(seen[4], high)
+            row = stop
+            continue
+        for i in range(row, stop):
+            value = merit[i]
+            where = position[i]
+            if value != value:
+                seen[0] += 1
+                continue
+            if where < limits[0]:
+                late[seen[1]] = i
+                seen[1] += 1
+                continue
+            if not pane_start <= where < pane_end:
+                pane = find_pane(cuts, where)
+                pane_start, pane_end = cuts[pane], cuts[pane + 1]
+            slot = pane if whole else pane * partitions + part[i]
+            if not (value < bar[slot] or (value == bar[slot] and time[i] < bar_time[slot])):
+                buffer = buffer_of[slot]
+                if buffer < 0:
+                    if seen[5] == pool[3].size:
+                        return FULL, i
+                    buffer = seen[5]
+                    buffer_of[slot] = buffer
+                    pool[4][buffer] = slot
+                    pool[3][buffer] = 0
+                    seen[5] += 1
+                if pool[3][buffer] == pool[0].shape[1] and not make_room(pool, bars, ident, buffer, slot, k):
+                    return FULL, i
+                entry = pool[3][buffer]
+                pool[0][buffer, entry] = value
+                pool[1][buffer, entry] = time[i]
+                pool[2][buffer, entry] = i
+                pool[3][buffer] = entry + 1
+            if where < limits[1]:
+                seen[2] += 1
+            seen[3] = min(seen[3], where)
+            seen[4] = max(seen[4], where)
+        row = stop
+    return DONE, n
+
+
+@jit
+def make_room(pool: Any, bars: Any, ident: Any, buffer: Any, slot: Any, k: Any) -> Any:
+    """Cut a full buffer back and raise its bar; False when ties leave it more than half full."""
+    entries = pool[3][buffer]
+    if entries <= k:
+        return False
+    if ident.size:
+        left, bar, bar_time = keep_best_ids(
+            pool[0][buffer], pool[1][buffer], pool[2][buffer], ident, entries, k
+        )
+    else:
+        left, bar, bar_time = keep_best(pool[0][buffer], pool[1][buffer], pool[2][buffer], entries, k)
+    pool[3][buffer] = left
+    if bar > bars[0][slot] or (bar == bars[0][slot] and bar_time > bars[1][slot]):
+        bars[0][slot], bars[1][slot] = bar, bar_time
+    return 2 * left <= pool[0].shape[1]
+
+
+@jit
+def drain(pool: Any, bars: Any, ident: Any, used: Any, k: Any) -> Any:
+    """Empty the buffers; return the rows they hold, buffer by buffer, each cut back to its best."""
+    total = 0
+    for buffer in range(used):
+        if pool[3][buffer] > k:
+            make_room(pool, bars, ident, buffer, pool[4][buffer], k)
+        total += pool[3][buffer]
+    rows = np.empty(total, np.int64)
+    total = 0
+    for buffer in range(used):
+        slot = pool[4][buffer]
+        for entry in range(pool[3][buffer]):
+            value, time = pool[0][buffer, entry], pool[1][buffer, entry]
+            if not (value < bars[0][slot] or (value == bars[0][slot] and time < bars[1][slot])):
+                rows[total] = pool[2][buffer, entry]
+                total += 1
+        bars[2][slot] = -1
+        pool[3][buffer] = 0
+    return rows[:total]

@@ -1,0 +1,352 @@
+"""The engine-free core: push events, advance time, get answers; queries come and go in between."""
+
+from __future__ import annotations
+
+import logging
+import time as clock
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from skyband import algorithms, snapshot
+from skyband.answer import Answers, Block
+from skyband.errors import InputError, QueryError
+from skyband.explain import explain
+from skyband.group import Group, Ranking, Seen
+from skyband.order import IntArray
+from skyband.query import Query
+from skyband.rows import Rows, Source, TimeUnit, as_batches, microseconds_of
+from skyband.stats import Stats
+from skyband.windows import NEVER, Schedule
+
+logger = logging.getLogger(__name__)
+MOST_ROWS = 1 << 25
+
+Sink = Callable[[pa.RecordBatch], None]
+
+
+class Monitor:
+    """Keeps what queries over one stream may still answer with, and answers them.
+
+    Parameters
+    ----------
+    queries
+        The queries to begin with; more can be registered later.
+    algorithm
+        Which algorithm keeps the candidates; `skyband.algorithms.ALGORITHMS` lists them.
+    time, id
+        The stream's columns of event times and ids.
+    time_unit
+        The unit of times that are whole numbers ("s", "ms", "us", "ns"); microseconds when left out.
+    on_late, on_rejected
+        Called with the rows that missed all their windows, and with those that lack a score, a time or an id.
+
+    Examples
+    --------
+    >>> from skyband import Query, Window
+    >>> monitor = Monitor([Query("top", k=2, score="x", window=Window(10))], time="t", id="name")
+    >>> monitor.push([{"t": 1, "name": "a", "x": 5.0}, {"t": 3, "name": "b", "x": 7.0}, {"t": 12, "name": "c", "x": 1.0}])
+    <0 answers, 0 rows>
+    >>> [[row.id for row in answer.rows] for answer in monitor.advance(12)]
+    [['b', 'a']]
+    """
+
+    def __init__(
+        self,
+        queries: Sequence[Query] = (),
+        *,
+        algorithm: str = "staircase",
+        time: str = "time",
+        id: str = "id",  # noqa: A002 - the word for it
+        time_unit: TimeUnit | None = None,
+        on_late: Sink | None = None,
+        on_rejected: Sink | None = None,
+    ) -> None:
+        self.algorithm = algorithms.find(algorithm)
+        self.source = Source(time, id, time_unit)
+        self.on_late, self.on_rejected = on_late, on_rejected
+        self.groups: list[Group] = []
+        self.order: list[str] = []
+        self.schema: pa.Schema | None = None
+        self.watermark: int | None = None
+        self.newest = NEVER
+        self._stats = Stats()
+        if queries:
+            self._register(list(queries))
+
+    # Events in, answers out.
+
+    def push(self, batch: Any) -> Answers:
+        """Take in events: an Arrow batch or table, a data frame, or a list of dicts.
+
+        Returns
+        -------
+        The answers of count windows that are now full. Time windows wait for `advance`.
+        """
+        began = clock.perf_counter()
+        blocks: list[Block] = []
+        for part in as_batches(batch, MOST_ROWS):
+            self._bind(part.schema)
+            rows = Rows(part, self.source)
+            seen = [group.push(rows) for group in self.groups]
+            self._note(rows, seen)
+            for group in self.groups:
+                if group.ranking.counts:
+                    blocks += group.advance(NEVER)
+        self._stats = replace(
+            self._stats, batches=self._stats.batches + 1,
+            push_seconds=self._stats.push_seconds + clock.perf_counter() - began,
+        )  # fmt: skip
+        return self._answers(blocks, 0.0)
+
+    def advance(self, watermark: int | datetime | None = None) -> Answers:
+        """Let event time pass: answer every window that ends by the watermark.
+
+        Parameters
+        ----------
+        watermark
+            Microseconds or a time; one below the last is ignored. None closes no window, but shows what
+            ``emit="early"`` queries have so far.
+        """
+        began = clock.perf_counter()
+        mark = None if watermark is None else microseconds_of(watermark)
+        if mark is not None and (self.watermark is None or mark > self.watermark):
+            self.watermark = mark
+        blocks: list[Block] = []
+        if mark is not None and self.watermark is not None:
+            blocks = [b for group in self.groups if not group.ranking.counts for b in group.advance(self.watermark)]
+        blocks += [block for group in self.groups for block in group.early()]
+        return self._answers(blocks, began)
+
+    def finish(self) -> Answers:
+        """Answer every window that contains an event: the input has ended."""
+        began = clock.perf_counter()
+        return self._answers([block for group in self.groups for block in group.finish()], began)
+
+    def _bind(self, schema: pa.Schema) -> None:
+        if self.schema is not None and schema.equals(self.schema):
+            return
+        self.source.check(schema)
+        if self.schema is not None:
+            self._check_types(self.schema, schema)
+        for group in self.groups:
+            group.bind(schema, self.source.id)
+            group.plain = self.source.is_plain(schema)
+        self.schema = schema
+
+    def _check_types(self, before: pa.Schema, schema: pa.Schema) -> None:
+        """Refuse a batch whose carried columns changed their type: kept events have the old one."""
+        for name in {self.source.id, *(column for group in self.groups for column in group.select)}:
+            was, now = before.field(name).type, schema.field(name).type if name in schema.names else None
+            if was != now:
+                msg = f"column {name!r} was {was} so far and is {now or 'missing'} in this batch; give all batches one schema"
+                raise InputError(msg)
+
+    def _note(self, rows: Rows, seen: Sequence[Seen]) -> None:
+        """Count the batch, and hand its late and rejected rows on."""
+        late, partly, rejected = _outcome(seen, rows.batch.num_rows)
+        if self.on_late is not None and len(late):
+            self.on_late(rows.batch.take(pa.array(late)))
+        if self.on_rejected is not None and len(rejected):
+            self.on_rejected(rows.batch.take(pa.array(rejected)))
+        self._stats = replace(
+            self._stats,
+            rows=self._stats.rows + rows.batch.num_rows,
+            late=self._stats.late + len(late),
+            partly_late=self._stats.partly_late + partly,
+            rejected=self._stats.rejected + len(rejected),
+        )
+        self.newest = max(self.newest, rows.newest)
+
+    def _answers(self, blocks: list[Block], began: float) -> Answers:
+        order = None
+        if len(blocks) > 1:
+            number = np.repeat(np.arange(len(blocks)), [len(block.end) for block in blocks])
+            place = np.concatenate([np.arange(len(block.end)) for block in blocks])
+            ends = np.concatenate([block.end for block in blocks])
+            open_ = np.array([block.provisional for block in blocks])[number]
+            rank = {name: i for i, name in enumerate(self.order)}
+            turn = np.concatenate([np.array([rank[n] for n in block.names])[block.query] for block in blocks])
+            sort = np.lexsort((turn, ends, open_))
+            order = (number[sort], place[sort])
+        plain = self.schema is not None and self.source.is_plain(self.schema)
+        answers = Answers(blocks, order, plain, self.watermark, self._stats.batches)
+        spent = clock.perf_counter() - began if began else 0.0
+        self._stats = replace(
+            self._stats,
+            answers=self._stats.answers + len(answers),
+            answer_rows=self._stats.answer_rows + answers.rows,
+            answer_seconds=self._stats.answer_seconds + spent,
+        )
+        return answers
+
+    # Queries that come and go.
+
+    @property
+    def queries(self) -> list[Query]:
+        """The queries, in the order in which they were registered."""
+        known = {query.name: query for group in self.groups for query in group.queries}
+        return [known[name] for name in self.order]
+
+    def register(self, query: Query) -> None:
+        """Serve one more query from the next batch on.
+
+        It is exact at once where the kept candidates suffice; otherwise its answers are flagged "warming up"
+        until a whole window has passed.
+        """
+        self._register([query])
+
+    def unregister(self, name: str) -> None:
+        """Stop serving a query."""
+        group = self._group(name)
+        group.remove(name)
+        self.order.remove(name)
+        if not group.queries:
+            self.groups.remove(group)
+
+    def change(self, query: Query) -> None:
+        """Put a query in the place of the one with its name; what is kept serves it as far as it goes."""
+        place = self.order.index(self._group(query.name) and query.name)
+        paused = self._schedule(query.name).paused
+        self._check_columns([query])
+        self.unregister(query.name)
+        self._register([query])
+        self.order.insert(place, self.order.pop())
+        self._schedule(query.name).paused = paused
+
+    def pause(self, name: str) -> None:
+        """Stop showing a query's answers; its windows pass, and what they need is kept."""
+        self._schedule(name).paused = True
+
+    def resume(self, name: str) -> None:
+        """Show a paused query's answers again, from its next window on."""
+        self._schedule(name).paused = False
+
+    def _register(self, queries: list[Query]) -> None:
+        self._check_names(queries)
+        self._check_columns(queries)
+        alike: dict[Ranking, list[Query]] = {}
+        for query in queries:
+            alike.setdefault(Ranking.of(query), []).append(query)
+        mark = NEVER if self.watermark is None else self.watermark
+        for ranking, members in alike.items():
+            select = list(dict.fromkeys(column for query in members for column in query.select))
+            group = self._find_group(ranking, select)
+            blind_to = NEVER
+            if group is None:
+                group = Group(ranking, self.algorithm, select)
+                if self.schema is not None:
+                    group.bind(self.schema, self.source.id)
+                    group.plain = self.source.is_plain(self.schema)
+                    blind_to = self.newest
+                self.groups.append(group)
+            group.add(members, mark, blind_to)
+        self.order += [query.name for query in queries]
+        logger.info("serving %d queries in %d groups", len(self.order), len(self.groups))
+
+    def _find_group(self, ranking: Ranking, select: Sequence[str]) -> Group | None:
+        """Return the group that ranks so and carries these columns, if there is one."""
+        fitting = (g for g in self.groups if g.ranking == ranking and set(select) <= set(g.select))
+        return next(fitting, None)
+
+    def _check_names(self, queries: Sequence[Query]) -> None:
+        names = [query.name for query in queries]
+        if odd := [query for query in queries if not isinstance(query, Query)]:
+            msg = f"{odd[0]!r} is no Query"
+            raise QueryError(msg)
+        if twice := sorted({name for name in names if names.count(name) > 1 or name in self.order}):
+            msg = f"there is already a query named {', '.join(map(repr, twice))}; names are unique: choose another"
+            raise QueryError(msg)
+
+    def _check_columns(self, queries: Sequence[Query]) -> None:
+        """Refuse queries over columns that the stream, once it is known, does not have."""
+        if self.schema is not None:
+            for query in queries:
+                try:
+                    Group(Ranking.of(query), self.algorithm, query.select).bind(self.schema, self.source.id)
+                except InputError as error:
+                    raise QueryError(str(error), query.name) from None
+
+    def _group(self, name: str) -> Group:
+        for group in self.groups:
+            if any(query.name == name for query in group.queries):
+                return group
+        msg = f"there is no query {name!r}; there are {', '.join(map(repr, self.order)) or 'none'}"
+        raise QueryError(msg)
+
+    def _schedule(self, name: str) -> Schedule:
+        return next(s for s in self._group(name).schedules if s.name == name)
+
+    # Looking inside.
+
+    def stats(self) -> Stats:
+        """Return the numbers so far."""
+        return replace(self._stats, groups=tuple(group.stats() for group in self.groups))
+
+    def explain(self) -> str:
+        """Say which queries share what, the panes and the staircase, and why."""
+        return explain(self.groups, self.algorithm.name)
+
+    # Snapshots.
+
+    def snapshot(self) -> bytes:
+        """Return everything as bytes, detached from the live state; `restore` continues from them."""
+        meta = {
+            "algorithm": self.algorithm.name,
+            "source": [self.source.time, self.source.id, self.source.time_unit],
+            "order": self.order,
+            "watermark": self.watermark,
+            "newest": self.newest,
+            "stats": asdict(self._stats),
+        }
+        tables = {} if self.schema is None else {"schema": self.schema.empty_table()}
+        return snapshot.encode(meta, tables, [group.state() for group in self.groups])
+
+    @classmethod
+    def restore(cls, blob: bytes, *, on_late: Sink | None = None, on_rejected: Sink | None = None) -> Self:
+        """Make a monitor that goes on where `snapshot` was called.
+
+        Raises
+        ------
+        SnapshotError
+            When the bytes are no snapshot, of another version, or damaged.
+
+        Examples
+        --------
+        >>> from skyband import Query, Window
+        >>> monitor = Monitor([Query("top", k=1, score="x", window=Window(10))], time="t", id="t")
+        >>> _ = monitor.push([{"t": 1, "x": 5.0}])
+        >>> [row.score for row in Monitor.restore(monitor.snapshot()).advance(10)[0].rows]
+        [5.0]
+        """
+        meta, tables, groups = snapshot.decode(blob)
+        time, id_, unit = meta["source"]
+        monitor = cls(
+            algorithm=meta["algorithm"], time=time, id=id_, time_unit=unit, on_late=on_late, on_rejected=on_rejected
+        )
+        monitor.order, monitor.watermark, monitor.newest = meta["order"], meta["watermark"], meta["newest"]
+        monitor._stats = Stats(**{key: value for key, value in meta["stats"].items() if key != "groups"})
+        monitor.groups = [Group.load(state, monitor.algorithm) for state in groups]
+        if "schema" in tables:
+            monitor._bind(tables["schema"].schema)
+        return monitor
+
+
+def _outcome(seen: Sequence[Seen], rows: int) -> tuple[IntArray, int, IntArray]:
+    """Return the rows late for every group they concern, how many were late for some, and the rejected rows."""
+    rejected = np.unique(np.concatenate([s.rejected for s in seen])) if seen else np.empty(0, np.int64)
+    touched = [s for s in seen if len(s.late) or len(s.partly)]
+    if not touched:
+        return np.empty(0, np.int64), 0, rejected
+    concerned, missed, some = (np.zeros(rows, np.int64) for _ in range(3))
+    for s in seen:
+        concerned += 1 if s.passed is None else s.passed
+        missed[s.late] += 1
+        some[s.late] += 1
+        some[s.partly] += 1
+    late = (missed > 0) & (missed == concerned)
+    return np.flatnonzero(late), int(np.count_nonzero((some > 0) & ~late)), rejected

@@ -1,0 +1,188 @@
+"""Window arithmetic on one axis: which windows there are, which are due, where they cut time.
+
+The axis of a time window is event time in microseconds, that of a count window the arrival number of the
+event. On it every window is ``[start, start + size)`` with ``start = phase (mod slide)``; right-closed windows
+are the same, one microsecond later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import gcd
+from typing import Self
+
+import numpy as np
+
+from skyband.errors import InputError
+from skyband.order import IntArray
+from skyband.query import Query
+
+NEVER = -(2**62)
+"""A position before every event."""
+ALWAYS = 2**62
+"""A position after every event."""
+MOST_DUE = 20_000_000
+
+
+@dataclass
+class Schedule:
+    """The windows of one query: which are past, which come next, from where on answers are exact."""
+
+    name: str
+    k: int
+    size: int
+    slide: int
+    phase: int
+    shift: int
+    closed_to: int = NEVER
+    exact_from: int = NEVER
+    paused: bool = False
+
+    @classmethod
+    def of(cls, query: Query) -> Self:
+        """Lay out the windows of a query on its axis."""
+        window = query.window
+        if window.counts:  # answered every `slide` events: the ends are aligned, not the starts
+            return cls(query.name, query.k, window.size, window.slide, -window.size % window.slide, 0)
+        shift = 1 if window.closed == "right" else 0
+        phase = (window.offset + shift) % window.slide
+        return cls(query.name, query.k, window.size, window.slide, phase, shift)
+
+    @property
+    def next_start(self) -> int:
+        """Where the first window that is not yet answered starts."""
+        return NEVER if self.closed_to == NEVER else self.last_end_by(self.closed_to) + self.slide - self.size
+
+    def first_end_after(self, position: int) -> int:
+        """Return the first window end after a position: of the first window that contains it."""
+        return position + self.slide - (position - self.phase - self.size) % self.slide
+
+    def last_end_by(self, position: int) -> int:
+        """Return the last window end at or before a position."""
+        return position - (position - self.phase - self.size) % self.slide
+
+    def last_end_of(self, position: int) -> int:
+        """Return the end of the last window that contains a position."""
+        return position - (position - self.phase) % self.slide + self.size
+
+    def ends_between(self, first: int, limit: int) -> IntArray:
+        """Return the ends of the unanswered windows from the one that contains `first` up to `limit`."""
+        start = max(self.first_end_after(first), self.first_end_after(self.closed_to))
+        if limit < start:
+            return np.empty(0, np.int64)
+        if (limit - start) // self.slide >= MOST_DUE:
+            msg = (
+                f"query {self.name!r} would have {(limit - start) // self.slide + 1:,} windows to answer at once, since "
+                f"event time jumps from {first} to {limit} (microseconds); check the unit of the time column "
+                "(time_unit), or filter out rows with impossible times"
+            )
+            raise InputError(msg)
+        return np.arange(start, limit + 1, self.slide, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Due:
+    """Windows to answer, in order of their ends; `query` indexes the schedules."""
+
+    query: IntArray
+    start: IntArray
+    end: IntArray
+
+    def __len__(self) -> int:
+        return len(self.end)
+
+    def __getitem__(self, part: slice) -> Due:
+        return Due(self.query[part], self.start[part], self.end[part])
+
+    @classmethod
+    def by(cls, schedules: Sequence[Schedule], first: int, limits: Sequence[int]) -> Due:
+        """List the windows of each schedule that contain something from `first` on and end by its limit."""
+        ends = [s.ends_between(first, limit) for s, limit in zip(schedules, limits, strict=True)]
+        end = np.concatenate([*ends, np.empty(0, np.int64)])
+        query = np.repeat(np.arange(len(ends)), [len(part) for part in ends])
+        order = np.argsort(end, kind="stable")
+        query, end = query[order], end[order]
+        sizes = np.array([s.size for s in schedules], np.int64)
+        return cls(query, end - (sizes[query] if len(query) else 0), end)
+
+
+@dataclass
+class Cuts:
+    """Every start and end of every window: between two neighbours lies one *pane*.
+
+    Panes are numbered along the axis; `base` is the number of the first one that is still known, so numbers
+    stay valid while old panes are forgotten and earlier ones are added.
+    """
+
+    schedules: Sequence[Schedule]
+    at: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
+    base: int = 0
+
+    def cover(self, low: int, high: int) -> None:
+        """Add cuts so that `low` and `high` lie inside panes."""
+        if len(self.at) == 0:
+            self.at = self._between(self._floor(low), high)
+            return
+        if low < self.at[0]:
+            more = self._between(self._floor(low), int(self.at[0]) - 1)
+            more = more[more < self.at[0]]
+            self.at = np.concatenate([more, self.at])
+            self.base -= len(more)
+        if high >= self.at[-1]:
+            more = self._between(int(self.at[-1]), high)
+            self.at = np.concatenate([self.at, more[more > self.at[-1]]])
+
+    def refine(self, schedules: Sequence[Schedule], from_: int) -> IntArray:
+        """Serve other schedules from now on: panes at or after `from_` get their cuts too.
+
+        Returns
+        -------
+        The places of the new cuts.
+        """
+        self.schedules = schedules
+        if len(self.at) == 0:
+            return np.empty(0, np.int64)
+        low = max(from_, int(self.at[0]))
+        wanted = self._between(low, int(self.at[-1])) if low <= self.at[-1] else np.empty(0, np.int64)
+        new = np.setdiff1d(wanted[(wanted > low) & (wanted < self.at[-1])], self.at)
+        self.at = np.sort(np.concatenate([self.at, new]))
+        return new
+
+    def panes(self, positions: IntArray) -> IntArray:
+        """Return the pane numbers of positions (which must be covered)."""
+        return np.searchsorted(self.at, positions, side="right") - 1 + self.base
+
+    def forget(self, panes: int) -> None:
+        """Forget the first panes."""
+        self.at = self.at[panes:].copy()
+        self.base += panes
+
+    def _classes(self) -> tuple[IntArray, IntArray]:
+        """Return the cuts as residue classes: places that are `rest` modulo `slide`."""
+        pairs = [(s.phase % s.slide, s.slide) for s in self.schedules]
+        pairs += [((s.phase + s.size) % s.slide, s.slide) for s in self.schedules]
+        rest, slide = np.unique(np.array(pairs, np.int64), axis=0).T
+        return rest, slide
+
+    def _floor(self, position: int) -> int:
+        rest, slide = self._classes()
+        return int((position - (position - rest) % slide).max())
+
+    def _between(self, low: int, high: int) -> IntArray:
+        """Return all cuts from the last one at or before `low` to the first one after `high`."""
+        rest, slide = self._classes()
+        low = self._floor(low)
+        high = int((high + slide - (high - rest) % slide).min())
+        grid = gcd(*(rest - rest[0]).tolist(), *slide.tolist())
+        listed = int(np.sum((high - low) // slide + 1))
+        if listed > 4 * MOST_DUE:
+            msg = (
+                f"event time jumps from {low} to {high} (microseconds), which is {listed:,} window edges; check the unit "
+                "of the time column (time_unit), or filter out rows with impossible times"
+            )
+            raise InputError(msg)
+        if (high - low) // grid + 1 <= listed:  # a plain grid is no longer than the list, and cheaper
+            return np.arange(low, high + 1, grid, dtype=np.int64)
+        parts = [np.arange(low - (low - r) % s, high + 1, s, dtype=np.int64) for r, s in zip(rest.tolist(), slide.tolist(), strict=True)]
+        return np.unique(np.concatenate([part[part >= low] for part in parts]))

@@ -1,0 +1,169 @@
+"""The slow, obvious truth: sort every window anew. Shares nothing with the package but the order rule."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from skyband.order import best_first
+
+
+@dataclass
+class Ask:
+    """A query in plain numbers."""
+
+    name: str
+    k: int
+    size: int
+    slide: int
+    offset: int = 0
+    closed: str = "left"
+    counts: bool = False
+    distinct: str | None = None
+    order: str = "desc"
+    partitioned: bool = False
+
+
+@dataclass
+class Event:
+    time: int | None
+    id: Any
+    score: float | None
+    part: Any = None
+    position: int = 0
+
+
+@dataclass
+class Reply:
+    query: str
+    start: int
+    end: int
+    rows: list[tuple[Any, int, Any, float, int]]  # partition, rank, id, score, time
+
+
+@dataclass
+class Oracle:
+    """Replays a stream batch by batch for queries that all rank the same events."""
+
+    asks: Sequence[Ask]
+    delay: int | None = None
+    events: list[Event] = field(default_factory=list)
+    answered: dict[str, int] = field(default_factory=dict)
+    replies: list[Reply] = field(default_factory=list)
+    rejected: int = 0
+    late: int = 0
+    partly_late: int = 0
+    newest: int | None = None
+
+    def batch(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if event.time is not None:
+                self.newest = event.time if self.newest is None else max(self.newest, event.time)
+            if event.time is None or event.id is None or event.score is None or math.isnan(event.score):
+                self.rejected += 1
+                continue
+            windows = [(ask, end) for ask in self.asks if not ask.counts for end in ends_around(ask, event.time)]
+            missed = sum(end <= self.answered.get(ask.name, -(10**18)) for ask, end in windows)
+            if windows and missed == len(windows):
+                self.late += 1
+                continue
+            self.partly_late += missed > 0
+            event.position = len(self.events)
+            self.events.append(event)
+        if self.delay is not None and self.newest is not None:
+            self.answer_until(self.newest - self.delay)
+        self.answer_counts(final=False)
+
+    def end(self) -> None:
+        for ask in self.asks:
+            if not ask.counts and self.events:
+                last = max(e.time for e in self.events if e.time is not None)
+                self._answer(ask, max(ends_around(ask, last)))
+        self.answer_counts(final=True)
+        self.replies.sort(key=lambda r: 0)  # stable: kept in order of making
+
+    def answer_until(self, watermark: int) -> None:
+        for ask in self.asks:
+            if not ask.counts:
+                limit = watermark - 1 if ask.closed == "right" else watermark
+                self._answer(ask, limit)
+                self.answered[ask.name] = max(self.answered.get(ask.name, -(10**18)), limit)
+
+    def _answer(self, ask: Ask, limit: int) -> None:
+        """Answer the windows that end by `limit`, from the first one that contains an event on."""
+        done = self.answered.get(ask.name, -(10**18))
+        if not self.events:
+            return
+        first = min(e.time for e in self.events if e.time is not None)
+        end = min(ends_around(ask, first))
+        while end <= limit:
+            if end > done:
+                inside = [e for e in self.events if e.time is not None and contains(ask, end, e.time)]
+                self.replies.append(Reply(ask.name, end - ask.size, end, rank(ask, inside)))
+            end += ask.slide
+        self.answered[ask.name] = max(done, limit)
+
+    def answer_counts(self, final: bool) -> None:
+        n = len(self.events)
+        for ask in self.asks:
+            if ask.counts:
+                done = self.answered.get(ask.name, 0)
+                last = -(-n // ask.slide) * ask.slide if final else n
+                for end in range(done + ask.slide, last + 1, ask.slide):
+                    inside = self.events[max(0, end - ask.size) : end]
+                    self.replies.append(Reply(ask.name, end - ask.size, end, rank(ask, inside)))
+                    self.answered[ask.name] = end
+
+
+def ends_around(ask: Ask, time: int) -> list[int]:
+    """Return the ends of all windows that contain a time, by trying every candidate."""
+    around = range(time - ask.size - ask.slide, time + ask.size + ask.slide + 1)
+    starts = [s for s in around if (s - ask.offset) % ask.slide == 0]
+    return [s + ask.size for s in starts if contains(ask, s + ask.size, time)]
+
+
+def contains(ask: Ask, end: int, time: int) -> bool:
+    start = end - ask.size
+    return start < time <= end if ask.closed == "right" else start <= time < end
+
+
+def rank(ask: Ask, events: Sequence[Event]) -> list[tuple[Any, int, Any, float, int]]:
+    rows = []
+    parts = {e.part for e in events} if ask.partitioned else {None}
+    for part in sorted(parts, key=lambda p: (p is not None, p if p is not None else 0)):
+        members = [e for e in events if not ask.partitioned or e.part == part]
+        ordered = in_order(members, ask.order)
+        if ask.distinct == "latest":
+            ordered = [e for e in ordered if e is latest(ask, [o for o in ordered if o.id == e.id])]
+        if ask.distinct == "best":
+            ordered = [e for i, e in enumerate(ordered) if e.id not in {o.id for o in ordered[:i]}]
+        rows += [(part, i, e.id, e.score, e.time) for i, e in enumerate(ordered[: ask.k], 1)]
+    return rows  # type: ignore[return-value]
+
+
+def latest(ask: Ask, events: Sequence[Event]) -> Event:
+    """Return the latest of some events that are in order: the best of those with the highest time."""
+    key = (lambda e: e.position) if ask.counts else (lambda e: e.time)
+    newest = max(key(e) for e in events)  # type: ignore[no-untyped-call]
+    return next(e for e in events if key(e) == newest)  # type: ignore[no-untyped-call]
+
+
+def in_order(events: Sequence[Event], order: str) -> list[Event]:
+    """Sort events with the package's order rule."""
+    if not events:
+        return []
+    names = sorted({e.id for e in events})
+    key = np.array([names.index(e.id) for e in events])
+    sign = 1.0 if order == "desc" else -1.0
+    merit = np.array([sign * e.score for e in events])  # type: ignore[operator]
+    return [events[i] for i in best_first(merit, np.array([e.time for e in events]), key)]
+
+
+def two_sided(ours: Counter[Any], truth: Counter[Any]) -> str:
+    """Say what only one side has."""
+    return f"in the oracle only: {sorted((truth - ours), key=repr)}\nin ours only: {sorted((ours - truth), key=repr)}"
