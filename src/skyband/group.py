@@ -16,6 +16,7 @@ from skyband.arena import Arena
 from skyband.changes import difference
 from skyband.errors import InputError
 from skyband.expressions import Bound, Expression
+from skyband.kernels.seal import gather
 from skyband.keys import Keys, is_text, move
 from skyband.order import BoolArray, IntArray, SlotArray, merit_of
 from skyband.query import Distinct, Order, Query
@@ -83,6 +84,7 @@ class Seen:
     rejected: IntArray
     late: IntArray = field(default_factory=lambda: _NO_ROWS)
     partly: IntArray = field(default_factory=lambda: _NO_ROWS)
+    newest: int | None = None  # the latest time of all rows, where the group looked at all of them
 
 
 class Group:
@@ -239,6 +241,8 @@ class Group:
         )
 
     def _count(self, tally: Tally, seen: Seen, columns: Columns, index: IntArray | None) -> None:
+        if index is None and not self.ranking.counts:
+            seen.newest = tally.newest
         late = np.concatenate([*tally.late_rows, _NO_ROWS])
         seen.late = late if index is None else index[late]
         if tally.rejected:  # NaN scores, which the algorithm met on its way
@@ -347,6 +351,9 @@ class Group:
         assert not text or carried is not None
         shift = np.array([s.shift for s in self.schedules], np.int64)[due.query]
         exact_from = np.array([s.exact_from for s in self.schedules], np.int64)[due.query]
+        sign = 1.0 if self.ranking.order == "desc" else -1.0
+        score, time, key = (np.empty(len(slots), kind) for kind in (np.float64, np.int64, np.int64))
+        gather(slots, arena.merit, arena.time, arena.key, sign, (score, time, key))
         part = partition = None
         if self.ranking.partition_by is not None:
             part = arena.part[slots]
@@ -358,9 +365,9 @@ class Group:
             end=due.end - shift,
             exact=(due.start >= exact_from) & self.algorithm.exact,
             offsets=picks.offsets,
-            id=_one(carried[self.bounds.carried[-1]]) if text else arena.key[slots],  # type: ignore[index, union-attr]
-            score=merit_of(arena.merit[slots], self.ranking.order),
-            time=arena.time[slots],
+            id=_one(carried[self.bounds.carried[-1]]) if text else key,  # type: ignore[index, union-attr]
+            score=score,
+            time=time,
             part=part,
             partition=partition,
             payload=carried,

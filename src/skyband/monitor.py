@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time as clock
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -160,7 +161,8 @@ class Monitor:
             partly_late=self._stats.partly_late + partly,
             rejected=self._stats.rejected + len(rejected),
         )
-        self.newest = max(self.newest, rows.newest)
+        known = [s.newest for s in seen if s.newest is not None]
+        self.newest = max(self.newest, known[0] if known else rows.newest)
 
     def _answers(self, blocks: list[Block], began: float) -> Answers:
         order = None
@@ -258,7 +260,8 @@ class Monitor:
         if odd := [query for query in queries if not isinstance(query, Query)]:
             msg = f"{odd[0]!r} is no Query"
             raise QueryError(msg)
-        if twice := sorted({name for name in names if names.count(name) > 1 or name in self.order}):
+        known = set(self.order)
+        if twice := sorted(name for name, count in Counter(names).items() if count > 1 or name in known):
             msg = f"there is already a query named {', '.join(map(repr, twice))}; names are unique: choose another"
             raise QueryError(msg)
 

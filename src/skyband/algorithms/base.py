@@ -42,7 +42,10 @@ class Columns:
 
 @dataclass
 class Tally:
-    """What one batch brought to one group; `late_before` and `partly_before` are given, the rest is counted."""
+    """What one batch brought to one group; `late_before` and `partly_before` are given, the rest is counted.
+
+    `first` and `last` are the positions of events, `newest` that of any row, rejected or late ones too.
+    """
 
     late_before: int = NEVER
     partly_before: int = NEVER
@@ -51,6 +54,7 @@ class Tally:
     late_rows: list[IntArray] = field(default_factory=list)
     first: int = ALWAYS
     last: int = NEVER
+    newest: int = NEVER
 
 
 @dataclass(frozen=True)
@@ -159,6 +163,7 @@ def sift(columns: Columns, tally: Tally) -> IntArray:
     late = good & (position < tally.late_before)
     rows = np.flatnonzero(good & ~late)
     tally.rejected += int(len(merit) - np.count_nonzero(good))
+    tally.newest = max(tally.newest, int(position.max(initial=NEVER)))
     if late.any():
         tally.late_rows.append(np.flatnonzero(late))
     if len(rows):

@@ -33,7 +33,10 @@ queries, late events, ids that count once.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -45,15 +48,67 @@ from skyband.kernels import seal as sealing
 from skyband.kernels.seal import ALL, ANY_K, BEST, LATEST, UNTOUCHED
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, best_first, rank_in_runs
 from skyband.query import Distinct
-from skyband.windows import NEVER, Cuts, Due, Schedule
+from skyband.windows import ALWAYS, NEVER, Cuts, Due, Schedule
 
 MODES = {None: ALL, "best": BEST, "latest": LATEST}
 POOL_BYTES = 1 << 26
+PARALLEL_ROWS = 1 << 18
+THREADS = min(os.cpu_count() or 1, 4)
 MOST_BARS = 1 << 22
 PARTITIONED_ROWS = 1 << 18
 MOST_PICKS = 1 << 23
 _NO_ROWS = np.empty(0, np.int64)
 _NO_SLOTS = np.empty(0, np.int32)
+
+
+@lru_cache
+def _workers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="skyband")
+
+
+class _Part:
+    """A run of rows that one thread passes over."""
+
+    def __init__(self, columns: Columns, start: int, stop: int, tally: Tally) -> None:
+        self.columns, self.row, self.start, self.stop = columns, start, start, stop
+        self.limits = np.array([tally.late_before, tally.partly_before], np.int64)
+        self.late = np.empty(stop - start if tally.late_before > NEVER else 0, np.int64)
+        self.seen = np.array([0, 0, 0, ALWAYS, NEVER, 0, start], np.int64)
+        self.status = scanning.DONE
+        self.rows: list[IntArray] = []
+
+    def scan(self, cuts: IntArray, bars: Any, pool: Any, k: int) -> None:
+        """Go on until the end, or until a position lies outside the cuts."""
+        c = self.columns
+        ident = _NO_ROWS if c.ident is None else c.ident
+        arrays = (c.merit, c.time, c.position, _NO_ROWS if c.part is None else c.part, ident)
+        self.status = scanning.FULL
+        while self.status == scanning.FULL:
+            self.status, self.row = scanning.scan(
+                arrays, self.row, self.stop, (cuts, c.partitions), bars, pool, self.limits, k, self.seen, self.late
+            )
+            self.rows.append(scanning.drain(pool, bars, ident, self.seen[scanning.IN_USE], k))
+            self.seen[scanning.IN_USE] = 0
+
+    def take(self) -> Iterator[IntArray]:
+        """Hand over the rows found so far."""
+        rows, self.rows = self.rows, []
+        if any(len(part) for part in rows):
+            yield np.concatenate(rows)
+
+    def count(self, tally: Tally, offset: int) -> None:
+        """Add what was counted to a tally."""
+        rejected, late, partly, first, last, *_ = self.seen.tolist()
+        tally.rejected += rejected
+        tally.partly_late += partly
+        tally.newest = max(tally.newest, last)
+        if late:
+            tally.late_rows.append(self.late[:late] + offset)
+        if rejected:  # rows without a merit are no events: leave their positions out
+            rows = slice(self.start, self.stop)
+            events = self.columns.position[rows][~np.isnan(self.columns.merit[rows])]
+            first, last = events.min(initial=ALWAYS), events.max(initial=NEVER)
+        tally.first, tally.last = min(tally.first, int(first)), max(tally.last, int(last))
 
 
 class Staircase(Algorithm):
@@ -137,36 +192,32 @@ class Staircase(Algorithm):
             return
         guess = columns.position[[0, n // 2, n - 1]] if columns.partitions == 1 else columns.position
         self._cover(int(guess.min()), int(guess.max()))
-        late = np.empty(n if tally.late_before > NEVER else 0, np.int64)
-        seen = np.array([0, 0, 0, tally.first, tally.last, 0], np.int64)
-        ident = _NO_ROWS if columns.ident is None else columns.ident
-        part = _NO_ROWS if columns.part is None else columns.part
-        arrays = (columns.merit, columns.time, columns.position, part, ident)
-        limits = np.array([tally.late_before, tally.partly_before], np.int64)
-        row, status = 0, scanning.FULL
-        while status != scanning.DONE:
+        threads = THREADS if n >= PARALLEL_ROWS else 1
+        edges = np.linspace(0, n, threads + 1).astype(np.int64)
+        parts = [_Part(columns, a, b, tally) for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)]
+        while todo := [part for part in parts if part.row < part.stop]:
             low, high = self._span(columns)
-            cuts = self.cuts.at[low : high + 1]
             if (high - low) * columns.partitions > MOST_BARS:
-                yield from self._all(columns[row:], tally)
+                assert threads == 1
+                yield from self._all(columns[todo[0].row :], tally)
                 break
             bars = self._bars(low, high, columns.partitions)
-            pool = self._pool(len(bars[0]))
-            status, row = scanning.scan(
-                arrays, row, (cuts, columns.partitions), bars, pool, limits, self.k, seen, late
-            )
-            rows = scanning.drain(pool, bars, ident, seen[5], self.k)
-            seen[5] = 0
-            if len(rows):
-                yield rows
-            if status == scanning.OUTSIDE:
-                block = columns.position[row : row + scanning.BLOCK]
-                self._cover(int(block.min()), int(block.max()))
-        tally.rejected += int(seen[0])
-        tally.partly_late += int(seen[2])
-        if seen[1]:
-            tally.late_rows.append(late[: seen[1]] + offset)
-        tally.first, tally.last = min(tally.first, int(seen[3])), max(tally.last, int(seen[4]))
+            jobs = [
+                (part, self.cuts.at[low : high + 1], tuple(b.copy() for b in bars), self._pool(len(bars[0])), self.k)
+                for part in todo
+            ]
+            if len(jobs) == 1:
+                _Part.scan(*jobs[0])
+            else:
+                list(_workers().map(lambda job: _Part.scan(*job), jobs))
+            for part in todo:
+                yield from part.take()
+            for part in todo:
+                if part.status == scanning.OUTSIDE:
+                    block = columns.position[part.row : part.row + scanning.BLOCK]
+                    self._cover(int(block.min()), int(block.max()))
+        for part in parts:
+            part.count(tally, offset)
 
     def _span(self, columns: Columns) -> tuple[int, int]:
         """Return the places of the cuts around the batch; all of them when there is one partition."""
@@ -300,7 +351,7 @@ class Staircase(Algorithm):
         fresh = self.open[:count]
         bands = self._bands(*self.band[:1], self.band[1] - base, self.band[2], len(self.band[0]) + count)
         most = int(queries[1][due.query].sum()) * self._partitions()
-        picks, offsets = np.empty(most, np.int32), np.zeros(len(due) + 1, np.int64)
+        picks, offsets = np.empty(most + 1, np.int32), np.zeros(len(due) + 1, np.int64)
         if last == first:
             return Picks(_NO_SLOTS, offsets)
         m, side = sealing.seal(

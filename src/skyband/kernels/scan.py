@@ -13,8 +13,10 @@ from typing import Any
 import numba
 import numpy as np
 
-BLOCK = 256  # rows tested together; two columns of them stay in the first-level cache
+BLOCK = 1024  # rows whose positions are looked at together
+STRIP = 128  # rows whose merits are compared with the bar together
 DONE, FULL, OUTSIDE = 0, 1, 2
+REJECTED, LATE, PARTLY, FIRST, LAST, IN_USE, COUNTED = 0, 1, 2, 3, 4, 5, 6
 
 jit: Any = numba.njit(cache=True, nogil=True)
 
@@ -131,16 +133,16 @@ def find_pane(cuts: Any, position: Any) -> Any:
 
 @jit
 def scan(
-    columns: Any, at: Any, panes: Any, bars: Any, pool: Any, limits: Any, k: Any, seen: Any, late: Any
+    columns: Any, at: Any, stop: Any, panes: Any, bars: Any, pool: Any, limits: Any, k: Any, seen: Any, late: Any
 ) -> Any:
-    """Pass over a batch from row `at`; fill the buffers with what may be kept.
+    """Pass over the rows from `at` to `stop`; fill the buffers with what may be kept.
 
     Parameters
     ----------
     columns
         merit, time, position, part (empty: one partition), ident (empty: ids may repeat).
-    at
-        The first row.
+    at, stop
+        Which rows.
     panes
         cuts, and the number of partitions.
     bars
@@ -152,71 +154,98 @@ def scan(
     k
         How many events each pane keeps.
     seen
-        Counts to add to: rejected, late, partly late, first position, last position, buffers in use.
+        Counts to add to: REJECTED, LATE, PARTLY, FIRST and LAST position of all rows, buffers
+        IN_USE, up to which row late ones are COUNTED.
     late
         The rows that missed all windows, room for all of them.
 
     Returns
     -------
-    DONE, or FULL or OUTSIDE (a position beyond the cuts) with the row to go on from.
+    DONE, or FULL (no room for a row) or OUTSIDE (a position beyond the cuts), and the row to go on from.
     """
     merit, time, position, part, ident = columns
     cuts, partitions = panes
     bar, bar_time, buffer_of = bars
-    whole = partitions == 1
-    pane, pane_start, pane_end = -1, 0, 0
-    n = merit.size
+    pool_merit, pool_time, pool_row, filled, owner = pool
+    room = pool_merit.shape[1]
+    found = np.empty(BLOCK, np.int64)  # the block's rows that are not below the bar, and their slot panes
+    found_slot = np.empty(BLOCK, np.int64)
+    pane, pane_start, pane_end = -1, cuts[0], cuts[0]
     row = at
-    while row < n:
-        stop = min(row + BLOCK, n)
-        low, high = bounds(position[row:stop])
+    while row < stop:
+        end = min(row + BLOCK, stop)
+        low, high = bounds(position[row:end])
         if low < cuts[0] or high >= cuts[-1]:
             return OUTSIDE, row
+        seen[FIRST] = min(seen[FIRST], low)
+        seen[LAST] = max(seen[LAST], high)
         if not pane_start <= low < pane_end:
             pane = find_pane(cuts, low)
             pane_start, pane_end = cuts[pane], cuts[pane + 1]
-        if whole and high < pane_end and low >= limits[1] and count_from(merit[row:stop], bar[pane]) == 0:
-            seen[3] = min(seen[3], low)
-            seen[4] = max(seen[4], high)
-            row = stop
-            continue
-        for i in range(row, stop):
+        count = 0
+        if partitions == 1 and high < pane_end and low >= limits[1]:  # one pane, nothing late
+            for begin in range(row, end, STRIP):
+                strip = merit[begin : min(begin + STRIP, end)]
+                if count_from(strip, bar[pane]) > 0:
+                    count = find_from(strip, bar[pane], begin, found, count)
+            found_slot[:count] = pane
+        else:
+            for i in range(row, end):
+                where = position[i]
+                if where < limits[0] and merit[i] == merit[i]:
+                    continue
+                if not pane_start <= where < pane_end:
+                    pane = find_pane(cuts, where)
+                    pane_start, pane_end = cuts[pane], cuts[pane + 1]
+                slot = pane if partitions == 1 else pane * partitions + part[i]
+                found[count], found_slot[count] = i, slot
+                count += not merit[i] < bar[slot]
+        for c in range(count):
+            i, slot = found[c], found_slot[c]
             value = merit[i]
-            where = position[i]
+            if value < bar[slot] or (value == bar[slot] and time[i] < bar_time[slot]):
+                continue
             if value != value:
-                seen[0] += 1
+                seen[REJECTED] += 1
                 continue
-            if where < limits[0]:
-                late[seen[1]] = i
-                seen[1] += 1
-                continue
-            if not pane_start <= where < pane_end:
-                pane = find_pane(cuts, where)
-                pane_start, pane_end = cuts[pane], cuts[pane + 1]
-            slot = pane if whole else pane * partitions + part[i]
-            if not (value < bar[slot] or (value == bar[slot] and time[i] < bar_time[slot])):
-                buffer = buffer_of[slot]
-                if buffer < 0:
-                    if seen[5] == pool[3].size:
-                        return FULL, i
-                    buffer = seen[5]
-                    buffer_of[slot] = buffer
-                    pool[4][buffer] = slot
-                    pool[3][buffer] = 0
-                    seen[5] += 1
-                if pool[3][buffer] == pool[0].shape[1] and not make_room(pool, bars, ident, buffer, slot, k):
+            buffer = buffer_of[slot]
+            if buffer < 0:
+                if seen[IN_USE] == filled.size:
                     return FULL, i
-                entry = pool[3][buffer]
-                pool[0][buffer, entry] = value
-                pool[1][buffer, entry] = time[i]
-                pool[2][buffer, entry] = i
-                pool[3][buffer] = entry + 1
-            if where < limits[1]:
-                seen[2] += 1
-            seen[3] = min(seen[3], where)
-            seen[4] = max(seen[4], where)
-        row = stop
-    return DONE, n
+                buffer = seen[IN_USE]
+                buffer_of[slot], owner[buffer], filled[buffer] = buffer, slot, 0
+                seen[IN_USE] += 1
+            elif filled[buffer] == room and not make_room(pool, bars, ident, buffer, slot, k):
+                return FULL, i
+            entry = filled[buffer]
+            pool_merit[buffer, entry], pool_time[buffer, entry], pool_row[buffer, entry] = value, time[i], i
+            filled[buffer] = entry + 1
+        if low < limits[1]:
+            count_late(merit, position, limits, end, seen, late)
+        seen[COUNTED] = end
+        row = end
+    return DONE, stop
+
+
+@jit
+def find_from(merit: Any, bar: Any, begin: Any, found: Any, count: Any) -> Any:
+    """Append the rows whose merits are not below a bar, counted from `begin`; return the new count."""
+    for i in range(merit.size):
+        found[count] = begin + i
+        count += not merit[i] < bar
+    return count
+
+
+@jit
+def count_late(merit: Any, position: Any, limits: Any, end: Any, seen: Any, late: Any) -> None:
+    """Count the late and the partly late events among the rows that were not yet counted."""
+    for i in range(seen[COUNTED], end):
+        if merit[i] == merit[i]:
+            if position[i] < limits[0]:
+                late[seen[LATE]] = i
+                seen[LATE] += 1
+            elif position[i] < limits[1]:
+                seen[PARTLY] += 1
 
 
 @jit

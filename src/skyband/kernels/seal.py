@@ -79,83 +79,62 @@ def find_needs(cuts: Any, starts: Any, ks: Any, at: Any, last: Any, need: Any) -
 
 
 @jit
-def put(band: Any, place: Any, slot: Any, pane: Any, beaten: Any, events: Any) -> None:
-    """Write one event into a band."""
-    band[0][place] = slot
-    band[1][place] = pane
-    band[2][place] = beaten
-    band[3][place] = events[0][slot]
-    band[4][place] = events[4][slot]
+def merge(
+    mode: Any, events: Any, band: Any, m: Any, fresh: Any, pane: Any, codes: Any, oldest: Any, need: Any,
+    depth: Any, out: Any,
+) -> Any:  # fmt: skip
+    """Merge a newer pane into the band, and drop what its rule allows. Returns the new length.
 
-
-@jit
-def copy(source: Any, i: Any, band: Any, place: Any, beaten: Any) -> None:
-    """Copy one event from band to band."""
-    band[0][place] = source[0][i]
-    band[1][place] = source[1][i]
-    band[2][place] = beaten
-    band[3][place] = source[3][i]
-    band[4][place] = source[4][i]
-
-
-@jit
-def fresh_first(events: Any, fresh: Any, band: Any, i: Any) -> Any:
-    """Tell whether a fresh slot comes before entry i of a band (merit decides nearly always)."""
-    slot = band[0][i]
-    if events[3][fresh] == events[3][slot] and events[0][fresh] != band[3][i]:
-        return events[0][fresh] > band[3][i]
-    return before(events, fresh, slot)
-
-
-@jit
-def merge_all(events: Any, band: Any, m: Any, fresh: Any, pane: Any, oldest: Any, need: Any, depth: Any, out: Any) -> Any:
-    """Merge a newer pane into the band; events beaten K(p) times go. Returns the new length.
-
-    Every fresh event lies in a later pane than every kept one, so each raises `beaten` of all that come
-    after it: a running number in one linear pass.
+    ALL: every fresh event lies in a later pane than every kept one, so each raises `beaten` of all that come
+    after it, a running number in one linear pass; what is beaten K(p) times goes. BEST: nothing goes here,
+    `sweep` does that. LATEST: a fresh event replaces the id's earlier one.
     """
-    part = events[3]
+    merit, time, key, part, position = events
+    code, fresh_code = codes
+    b_slot, b_pane, b_beaten, b_merit, b_position = band
+    o_slot, o_pane, o_beaten, o_merit, o_position = out
+    if mode == LATEST:
+        for j in range(fresh.size):
+            fresh_code[code[fresh[j]]] = pane
     i = j = size = better = 0
     current = np.int64(-(2**62))
     while i < m or j < fresh.size:
-        if j < fresh.size and (i == m or fresh_first(events, fresh[j], band, i)):
-            slot = fresh[j]
-            if part[slot] != current:
-                current, better = part[slot], 0
-            if better < need[pane]:
-                put(out, size, slot, pane, better, events)
-                size += 1
+        take_fresh = i == m
+        if i < m and j < fresh.size:
+            a, b = fresh[j], b_slot[i]
+            if part[a] != part[b]:
+                take_fresh = part[a] < part[b]
+            elif merit[a] != b_merit[i]:
+                take_fresh = merit[a] > b_merit[i]
             else:
-                depth[pane] = min(depth[pane], need[pane])
+                take_fresh = is_better(merit[a], time[a], key[a], merit[b], time[b], key[b])
+        slot = fresh[j] if take_fresh else b_slot[i]
+        if part[slot] != current:
+            current, better = part[slot], 0
+        if take_fresh:
+            where, beaten = pane, better
             better += 1
             j += 1
         else:
-            slot = band[0][i]
-            if part[slot] != current:
-                current, better = part[slot], 0
-            beaten, where = band[2][i] + better, band[1][i]
-            limit = need[where] if where >= oldest else 0
-            if beaten < limit:
-                copy(band, i, out, size, beaten)
-                size += 1
-            else:
-                depth[where] = min(depth[where], limit)
+            where, beaten = b_pane[i], b_beaten[i] + better
             i += 1
-    return size
-
-
-@jit
-def merge_plain(events: Any, band: Any, m: Any, fresh: Any, pane: Any, out: Any) -> Any:
-    """Merge a newer pane into the band and keep everything. Returns the new length."""
-    i = j = size = 0
-    while i < m or j < fresh.size:
-        if j < fresh.size and (i == m or fresh_first(events, fresh[j], band, i)):
-            put(out, size, fresh[j], pane, 0, events)
-            j += 1
+        limit = need[where] if where >= oldest else 0
+        if mode == ALL:
+            lost, least = beaten >= limit, limit
+        elif mode == BEST:
+            lost, least = False, limit
+        elif limit == 0:
+            lost, least = True, limit
         else:
-            copy(band, i, out, size, 0)
-            i += 1
-        size += 1
+            lost, least = not take_fresh and fresh_code[code[slot]] >= 0, ANY_K
+        if lost:
+            depth[where] = min(depth[where], least)
+        o_slot[size], o_pane[size], o_beaten[size] = slot, where, beaten
+        o_merit[size], o_position[size] = merit[slot], position[slot]
+        size += not lost
+    if mode == LATEST:
+        for j in range(fresh.size):
+            fresh_code[code[fresh[j]]] = -1
     return size
 
 
@@ -163,7 +142,7 @@ def merge_plain(events: Any, band: Any, m: Any, fresh: Any, pane: Any, out: Any)
 def sweep(
     events: Any, band: Any, m: Any, codes: Any, oldest: Any, last: Any, need: Any, depth: Any, out: Any
 ) -> Any:
-    """Count anew, from best to worst, and drop what is beaten; the general rule behind `merge_all`.
+    """Count anew, from best to worst, and drop what is beaten; the general rule behind `merge`.
 
     An event of pane p goes when the same id (`code`) has a better event in panes >= p, or when K(p) other
     ids have one. With a code per event this is the rule for ids that may repeat. A Fenwick tree over the
@@ -171,13 +150,15 @@ def sweep(
     code, that pane (all -1 before and after). Returns the new length.
     """
     code, latest = codes
+    part = events[3]
+    b_slot, b_pane, _, b_merit, b_position = band
+    o_slot, o_pane, o_beaten, o_merit, o_position = out
     width = last - oldest + 2
     tree = np.zeros(width + 1, np.int64)
-    part = events[3]
     current = np.int64(-(2**62))
     size = 0
     for i in range(m):
-        slot, pane = band[0][i], band[1][i]
+        slot, pane = b_slot[i], b_pane[i]
         limit = need[pane] if pane >= oldest else 0
         if part[slot] != current:
             current = part[slot]
@@ -199,59 +180,32 @@ def sweep(
                 while at <= width:
                     tree[at] += change
                     at += at & -at
-        copy(band, i, out, size, beaten)
+        o_slot[size], o_pane[size], o_beaten[size] = slot, pane, beaten
+        o_merit[size], o_position[size] = b_merit[i], b_position[i]
         size += 1
     for i in range(size):
-        latest[code[out[0][i]]] = -1
-    return size
-
-
-@jit
-def merge_latest(
-    events: Any, band: Any, m: Any, fresh: Any, pane: Any, codes: Any, oldest: Any, depth: Any, out: Any
-) -> Any:
-    """Merge a newer pane of ids' latest events: each replaces the id's earlier one. Returns the new length."""
-    code, newest = codes
-    for j in range(fresh.size):
-        newest[code[fresh[j]]] = pane
-    i = j = size = 0
-    while i < m or j < fresh.size:
-        if j < fresh.size and (i == m or fresh_first(events, fresh[j], band, i)):
-            put(out, size, fresh[j], pane, 0, events)
-            j += 1
-            size += 1
-        else:
-            if band[1][i] < oldest:
-                depth[band[1][i]] = 0
-            elif newest[code[band[0][i]]] < 0:
-                copy(band, i, out, size, 0)
-                size += 1
-            else:
-                depth[band[1][i]] = min(depth[band[1][i]], ANY_K)
-            i += 1
-    for j in range(fresh.size):
-        newest[code[fresh[j]]] = -1
+        latest[code[o_slot[i]]] = -1
     return size
 
 
 @jit
 def pick(events: Any, band: Any, m: Any, start: Any, k: Any, code: Any, stamp: Any, mark: Any, picks: Any, n: Any) -> Any:
     """Take the first k events of each partition from `start` on, an id once if it has a code; return the new n."""
-    part = events[3]
-    once = stamp.size > 0
+    slots, positions, part = band[0], band[4], events[3]
+    if stamp.size == 0 and (m == 0 or part[slots[0]] == part[slots[m - 1]]):
+        i, full = 0, n + k
+        while i < m and n < full:  # no branch on the window: it would be mispredicted half of the time
+            picks[n] = slots[i]
+            n += positions[i] >= start
+            i += 1
+        return n
     current, left = np.int64(-(2**62)), 0
-    many = m > 0 and part[band[0][0]] != part[band[0][m - 1]]
-    if not many:
-        left = k
     for i in range(m):
-        if many:
-            if part[band[0][i]] != current:
-                current, left = part[band[0][i]], k
-        elif left == 0:
-            break
-        if left > 0 and band[4][i] >= start:
-            slot = band[0][i]
-            if once:
+        slot = slots[i]
+        if part[slot] != current:
+            current, left = part[slot], k
+        if left > 0 and positions[i] >= start:
+            if stamp.size > 0:
                 if stamp[code[slot]] == mark:
                     continue
                 stamp[code[slot]] = mark
@@ -259,6 +213,17 @@ def pick(events: Any, band: Any, m: Any, start: Any, k: Any, code: Any, stamp: A
             n += 1
             left -= 1
     return n
+
+
+@jit
+def gather(slots: Any, merit: Any, time: Any, key: Any, sign: Any, out: Any) -> None:
+    """Write the scores, times and keys of slots."""
+    scores, times, keys = out
+    for i in range(slots.size):
+        slot = slots[i]
+        scores[i] = sign * merit[slot]
+        times[i] = time[slot]
+        keys[i] = key[slot]
 
 
 @jit
@@ -309,15 +274,11 @@ def seal(
             band, out = bands[side], bands[1 - side]
             oldest = find_needs(cuts, starts, ks, at, pane, need)
             new = slots[begin:end]
-            if mode == ALL:
-                m = merge_all(events, band, m, new, pane, oldest, need, depth, out)
-            elif mode == BEST:
-                m = merge_plain(events, band, m, new, pane, out)
+            m = merge(mode, events, band, m, new, pane, scratch, oldest, need, depth, out)
+            if mode == BEST:
                 m = sweep(events, out, m, scratch, oldest, pane, need, depth, band)
-                side = 1 - side
             else:
-                m = merge_latest(events, band, m, new, pane, scratch, oldest, depth, out)
-            side = 1 - side
+                side = 1 - side
             begin = end
         if r == ends.size:
             break
