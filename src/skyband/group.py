@@ -88,10 +88,25 @@ class Seen:
 
 
 class Group:
-    """Events in, answers out, for queries that rank alike."""
+    """Events in, answers out, for queries that rank alike.
 
-    def __init__(self, ranking: Ranking, algorithm: type[Algorithm], select: Sequence[str]) -> None:
+    Parameters
+    ----------
+    ranking
+        What the queries have in common.
+    algorithm
+        What keeps the candidates.
+    select
+        Columns to carry along.
+    blind_to
+        The last event time the stream had before this group was there to see it; NEVER: it saw all.
+    """
+
+    def __init__(
+        self, ranking: Ranking, algorithm: type[Algorithm], select: Sequence[str], blind_to: int = NEVER
+    ) -> None:
         self.ranking = ranking
+        self.blind_to = blind_to
         self.select = tuple(select)
         self.arena = Arena(ranking.counts)
         self.algorithm = algorithm(self.arena, ranking.distinct)
@@ -109,24 +124,14 @@ class Group:
 
     # Queries that come and go.
 
-    def add(self, queries: Sequence[Query], watermark: int, blind_to: int) -> None:
-        """Serve more queries from now on.
-
-        Parameters
-        ----------
-        queries
-            All rank as this group does.
-        watermark
-            Windows that end by it are past.
-        blind_to
-            The last event time the stream had before this group was there to see it; NEVER: it saw all.
-        """
+    def add(self, queries: Sequence[Query], watermark: int) -> None:
+        """Serve more queries, which rank as this group does; windows that end by the watermark are past."""
         for query in queries:
             schedule = Schedule.of(query)
             schedule.closed_to = self.arrived if self.ranking.counts and self.arrived else watermark
             schedule.exact_from = self.algorithm.exact_from(schedule, self.last)
-            if blind_to > NEVER:
-                seen_from = 0 if self.ranking.counts else blind_to + 1
+            if self.blind_to > NEVER:
+                seen_from = 0 if self.ranking.counts else self.blind_to + 1
                 first = schedule.first_end_after(seen_from - 1 + schedule.size) - schedule.size
                 schedule.exact_from = max(schedule.exact_from, first)
             self.queries.append(query)
@@ -139,7 +144,8 @@ class Group:
         del self.queries[place], self.schedules[place]
         self.previous.pop(name, None)
         self.shown = {key: seen for key, seen in self.shown.items() if key[0] != name}
-        self.algorithm.plan(self.schedules)
+        if self.schedules:
+            self.algorithm.plan(self.schedules)
 
     # Events in.
 
@@ -404,7 +410,7 @@ class Group:
             "schedules": [asdict(schedule) for schedule in self.schedules],
             "select": self.select,
             "counts": asdict(self.counts),
-            "extent": [self.first, self.last, self.arrived],
+            "extent": [self.first, self.last, self.arrived, self.blind_to],
             "shown": [[name, end, look] for (name, end), look in self.shown.items()],
             "algorithm": {name: value for name, value in algorithm.items() if name not in arrays},
         }
@@ -424,7 +430,7 @@ class Group:
         group.queries = queries
         group.schedules = [Schedule(**given) for given in meta["schedules"]]
         group.counts = Counts(**meta["counts"])
-        group.first, group.last, group.arrived = meta["extent"]
+        group.first, group.last, group.arrived, group.blind_to = meta["extent"]
         group.shown = {(name, end): look for name, end, look in meta["shown"]}
         group.arena.load({name: table for name, table in _under("arena/", tables)})
         group.algorithm.plan(group.schedules)

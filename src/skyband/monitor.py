@@ -212,12 +212,16 @@ class Monitor:
 
     def change(self, query: Query) -> None:
         """Put a query in the place of the one with its name; what is kept serves it as far as it goes."""
-        place = self.order.index(self._group(query.name) and query.name)
-        paused = self._schedule(query.name).paused
+        group, paused = self._group(query.name), self._schedule(query.name).paused
         self._check_columns([query])
-        self.unregister(query.name)
-        self._register([query])
-        self.order.insert(place, self.order.pop())
+        place = self.order.index(query.name)
+        if group is self._find_group(Ranking.of(query), query.select):
+            group.remove(query.name)
+            group.add([query], NEVER if self.watermark is None else self.watermark)
+        else:
+            self.unregister(query.name)
+            self._register([query])
+            self.order.insert(place, self.order.pop())
         self._schedule(query.name).paused = paused
 
     def pause(self, name: str) -> None:
@@ -238,15 +242,13 @@ class Monitor:
         for ranking, members in alike.items():
             select = list(dict.fromkeys(column for query in members for column in query.select))
             group = self._find_group(ranking, select)
-            blind_to = NEVER
             if group is None:
-                group = Group(ranking, self.algorithm, select)
+                group = Group(ranking, self.algorithm, select, self.newest)
                 if self.schema is not None:
                     group.bind(self.schema, self.source.id)
                     group.plain = self.source.is_plain(self.schema)
-                    blind_to = self.newest
                 self.groups.append(group)
-            group.add(members, mark, blind_to)
+            group.add(members, mark)
         self.order += [query.name for query in queries]
         logger.info("serving %d queries in %d groups", len(self.order), len(self.groups))
 

@@ -87,4 +87,3 @@ class Naive(Algorithm):
     def check(self) -> None:
         """Raise AssertionError where an invariant does not hold."""
         assert len(np.unique(self.slots)) == len(self.slots)
-        assert not len(self.slots) or self.arena.position[self.slots].min() >= self.complete_from

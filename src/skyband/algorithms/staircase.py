@@ -123,6 +123,7 @@ class Staircase(Algorithm):
         self.k = 0
         self.cuts = Cuts(())
         self.depth = _NO_ROWS  # per pane: the least K that anything of it was dropped by
+        self.torn = np.empty(0, bool)  # per cut: whether it goes through a pane that had lost events before
         self.sealed = 0  # the first pane that is still open
         self.forgot = False
         self.band = (_NO_SLOTS, _NO_ROWS, _NO_ROWS)  # sealed: slot, pane, beaten; partition by partition, best first
@@ -132,7 +133,7 @@ class Staircase(Algorithm):
     def plan(self, schedules: Sequence[Schedule]) -> None:
         """Serve these queries from now on; open panes are cut where their windows start and end."""
         super().plan(schedules)
-        self.k = max((s.k for s in schedules), default=1)
+        before, self.k = self.k, max(s.k for s in schedules)
         at = self.sealed - self.cuts.base
         open_from = int(self.cuts.at[at]) if at < len(self.cuts.at) else NEVER
         new = self.cuts.refine(schedules, open_from)
@@ -141,8 +142,13 @@ class Staircase(Algorithm):
             old = np.ones(len(self.cuts.at), bool)
             old[places] = False
             self.depth = self.depth[np.cumsum(old) - 1]  # both halves of a pane have lost what it lost
+            self.torn = self.torn[np.cumsum(old) - 1] & old
+            self.torn[places] = self.depth[places] != UNTOUCHED
             self.open_pane = self.cuts.panes(self.arena.position[self.open])
+        if len(new) or self.k < before:
             self._sort_open(self.open, self.open_pane)
+        if self.k < before:
+            self._insert_late(_NO_SLOTS, _NO_ROWS)  # drops what only a removed query asked for
 
     def exact_from(self, schedule: Schedule, frontier: int) -> int:
         """Walk back from the newest window while nothing it needs has been dropped."""
@@ -154,7 +160,7 @@ class Staircase(Algorithm):
             pane = max(int(np.searchsorted(cuts, start, side="right")) - 1, 0)
             if depth[pane:].min() < schedule.k or (start < cuts[0] and self.forgot):
                 break
-            if start < cuts[0]:
+            if start + schedule.size <= cuts[0]:
                 return NEVER
             start -= schedule.slide
         return start + schedule.slide
@@ -165,7 +171,7 @@ class Staircase(Algorithm):
         if cut > frontier or cut < cuts[0]:
             return True
         place = int(np.searchsorted(cuts, cut, side="right")) - 1
-        return bool(cuts[place] == cut or self.depth[place] == UNTOUCHED)
+        return bool(not self.torn[place] if cuts[place] == cut else self.depth[place] == UNTOUCHED)
 
     def survivors(self, columns: Columns, tally: Tally) -> Iterator[IntArray]:
         """Drop, in one pass, what cannot be among the best K of its pane."""
@@ -272,9 +278,12 @@ class Staircase(Algorithm):
         ends = np.append(np.flatnonzero(pane[1:] != pane[:-1]) + 1, len(pane))
         sealing.sort_runs(slots, ends, self._events())
         if self.mode != LATEST:
-            fits = rank_in_runs(pane, self.arena.part[slots]) < self.k
-            self._lower(pane[~fits], self.k)
-            slots, pane = slots[fits], pane[fits]
+            rank = rank_in_runs(pane, self.arena.part[slots])
+            # A pane with K events may have lost others, here or before, in the scan.
+            self._lower(pane[rank == self.k - 1], self.k)
+            slots, pane = slots[rank < self.k], pane[rank < self.k]
+        if self.mode == BEST:
+            self._lower(pane, ANY_K)
         self.open = np.concatenate([self.open[:tail], slots])
         self.open_pane = np.concatenate([self.open_pane[:tail], pane])
 
@@ -398,16 +407,18 @@ class Staircase(Algorithm):
         after = len(self.cuts.at) - known - before
         lost = 0 if self.forgot else UNTOUCHED
         self.depth = np.concatenate([np.full(before, lost), self.depth, np.full(after, UNTOUCHED)])
+        self.torn = np.concatenate([np.zeros(before, bool), self.torn, np.zeros(after, bool)])
         if self.sealed == base:  # none is sealed yet: earlier panes are open too
             self.sealed = self.cuts.base
 
     def _forget(self, starts: IntArray) -> None:
         """Forget the cuts before every coming window, once nothing is kept there."""
         oldest = int(np.searchsorted(self.cuts.at, starts.min(initial=self.cuts.at[-1]), side="right")) - 1
-        gone = min(oldest, self.sealed - self.cuts.base)
+        kept_from = int(self.band[1].min(initial=self.sealed))
+        gone = min(oldest, kept_from - self.cuts.base)
         if gone > 0:
             self.cuts.forget(gone)
-            self.depth = self.depth[gone:].copy()
+            self.depth, self.torn = self.depth[gone:].copy(), self.torn[gone:].copy()
             self.forgot = True
 
     def _open_ranks(self) -> IntArray:
@@ -432,14 +443,15 @@ class Staircase(Algorithm):
         """Return the state as numbers and arrays."""
         return {
             "cuts": self.cuts.at.copy(), "base": self.cuts.base, "sealed": self.sealed, "forgot": self.forgot,
-            "depth": self.depth.copy(), "band_slot": self.band[0].copy(), "band_pane": self.band[1].copy(),
+            "depth": self.depth.copy(), "torn": self.torn.copy(), "band_slot": self.band[0].copy(), "band_pane": self.band[1].copy(),
             "band_beaten": self.band[2].copy(), "open": self.open.copy(), "open_pane": self.open_pane.copy(),
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over what `snapshot` returned."""
         self.cuts = Cuts(self.schedules, state["cuts"], state["base"])
-        self.sealed, self.forgot, self.depth = state["sealed"], state["forgot"], state["depth"]
+        self.sealed, self.forgot = state["sealed"], state["forgot"]
+        self.depth, self.torn = state["depth"], state["torn"]
         self.band = (state["band_slot"], state["band_pane"], state["band_beaten"])
         self.open, self.open_pane = state["open"], state["open_pane"]
 
@@ -448,7 +460,7 @@ class Staircase(Algorithm):
         kept = self.kept()
         assert len(np.unique(kept)) == len(kept), "an event is kept twice"
         assert np.all(np.diff(self.cuts.at) > 0), "cuts are not in order"
-        assert len(self.depth) == len(self.cuts.at), "a pane has no depth"
+        assert len(self.depth) == len(self.torn) == len(self.cuts.at), "a pane has no depth"
         assert np.all(self.open_pane >= self.sealed), "an open event lies in a sealed pane"
         assert np.all(self.band[1] < self.sealed), "a sealed event lies in an open pane"
         assert np.array_equal(self.cuts.panes(self.arena.position[self.open]), self.open_pane), "wrong pane"

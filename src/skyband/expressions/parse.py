@@ -44,6 +44,12 @@ class _Dialect(Spark):  # type: ignore[misc]
         NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
         STATEMENT_PARSERS: ClassVar[dict[Any, Any]] = {}
 
+        def _parse_as_command(self, start: Token) -> NoReturn:
+            """Refuse what sqlglot would take as a command, and write into the log."""
+            raise ParseError(
+                str(start.text), [{"line": start.line, "col": start.col, "highlight": start.text}]
+            )
+
 
 def parse_tree(text: str) -> Node:
     """Parse one expression, or raise an ExpressionError that says what and where.
@@ -100,6 +106,11 @@ class _Reader:
                 self.fail("comments are not allowed in an expression; remove -- and /* */", token.start)
             if token.token_type is TokenType.SEMICOLON:
                 self.fail("';' is not allowed: an expression is one value, not statements", token.start)
+            if token.token_type in (TokenType.CHAR, TokenType.VARCHAR):
+                # sqlglot reads VARCHAR(3) as STRING and drops the 3.
+                self.fail(
+                    "CHAR and VARCHAR are not allowed; write STRING (or back-quote a column)", token.start
+                )
             depth += token.token_type in (TokenType.L_PAREN, TokenType.CASE)
             depth -= token.token_type in (TokenType.R_PAREN, TokenType.END)
             if depth > MAX_BRACKETS:
@@ -211,10 +222,6 @@ def _column(reader: _Reader, node: Any, _: int) -> Node:
 def _literal(reader: _Reader, node: Any, _: int) -> Node:
     text = node.this
     if node.is_string:
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            reader.fail("the text holds half a character (a lone surrogate)", position(node))
         return Literal(Type.TEXT, text)
     if text.isdecimal() and text.isascii():
         return _integer(reader, node, int(text))
@@ -305,7 +312,8 @@ _CAST_NAMES = {
 
 def _cast(reader: _Reader, node: Any, depth: int) -> Node:
     target = _CAST_NAMES.get(node.to.this)
-    if target is None or node.to.expressions:
+    plain = not any(value for key, value in node.to.args.items() if key != "this")
+    if target is None or not plain:
         allowed = ", ".join(name.upper() for name in CASTS)
         reader.fail(f"CAST to {node.to.sql('spark')} is not allowed; allowed are {allowed}", position(node))
     return Call(f"cast {target}", (reader.convert(node.this, depth),))

@@ -30,8 +30,11 @@ def render(typed: Typed, schema: pa.Schema) -> str:
 
 def _render(typed: Typed, schema: pa.Schema) -> str:
     if typed.function is not None:
-        text = typed.function.spark(*(_render(arg, schema) for arg in typed.args))
-        if len(text) > MAX_SPARK_LENGTH:
+        args = [_render(arg, schema) for arg in typed.args]
+        # Templates repeat an argument up to once per other one: look before building something huge.
+        huge = max(map(len, args)) * (len(args) + 2) > 10 * MAX_SPARK_LENGTH
+        text = "" if huge else typed.function.spark(*args)
+        if huge or len(text) > MAX_SPARK_LENGTH:
             message = (
                 f"the expression is too large for Spark: over {MAX_SPARK_LENGTH:,} characters, because some "
                 "functions repeat their argument; nest fewer CASE, BETWEEN, NULLIF, FLOOR and CEIL"
@@ -83,7 +86,8 @@ def _micros(name: str, arrow: pa.DataType) -> str:
         return f"(unix_date({name}) * 86400000000L)"
     if arrow.tz is not None:
         return f"unix_micros({name})"
-    # Spark has no function for a TIMESTAMP_NTZ that keeps out of the session's time zone.
+    # unix_micros refuses a TIMESTAMP_NTZ before SPARK-57814 (4.3 has it), and a cast to TIMESTAMP would
+    # read it in the session's time zone.
     seconds = f"(hour({name}) * 3600L + minute({name}) * 60L)"
     fraction = f"cast(extract(SECOND FROM {name}) * 1000000 AS BIGINT)"
     return f"(unix_date(cast({name} AS DATE)) * 86400000000L + {seconds} * 1000000L + {fraction})"

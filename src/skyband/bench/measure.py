@@ -1,0 +1,133 @@
+"""How it is measured: ways side by side, round by round, and one row of figures for each."""
+
+from __future__ import annotations
+
+import csv
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+Job = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured figure.
+
+    `ratio` is the seconds of this row over those of `baseline`, a way or a value of the same experiment. `kept` is
+    the most candidates kept at any time; `answers` and `answer_rows` say what came out. None: not measured.
+    """
+
+    experiment: str
+    parameter: str
+    value: str
+    way: str
+    rows: int
+    seconds_min: float
+    seconds_median: float
+    repeats: int
+    events_per_s: float
+    ratio: float | None = None
+    baseline: str = ""
+    kept: int | None = None
+    answers: int | None = None
+    answer_rows: int | None = None
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The seconds of all rounds of one way, and what it returned."""
+
+    seconds: Sequence[float]
+    result: Any = None
+
+    @property
+    def best(self) -> float:
+        """The fastest round: what the machine can do when nothing disturbs it."""
+        return min(self.seconds)
+
+    def row(self, experiment: str, parameter: str, value: object, way: str, rows: int, **more: Any) -> Row:
+        """Return the row of this timing."""
+        return Row(
+            experiment, parameter, str(value), way, rows, self.best, statistics.median(self.seconds),
+            len(self.seconds), rows / self.best, **more,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How often to repeat: until `seconds` are spent on a way, but from `least` to `most` times."""
+
+    seconds: float = 1.5
+    least: int = 1
+    most: int = 15
+
+    def rounds(self, once: float) -> int:
+        """Return how many rounds a way gets that takes so long.
+
+        Examples
+        --------
+        >>> [Patience().rounds(once) for once in (0.01, 0.3, 1.0, 20.0)]
+        [15, 5, 3, 1]
+        """
+        if once > 2 * self.seconds:
+            return self.least
+        return max(self.least, 3, min(self.most, int(self.seconds / once)))
+
+
+def side_by_side(jobs: Mapping[str, Job], patience: Patience) -> dict[str, Timing]:
+    """Time jobs in turn (A B A B ...), so that what disturbs the machine hits all of them alike.
+
+    Each runs once before, untimed but for choosing how often to repeat it: compiled code is loaded, memory is
+    mapped, files are in the page cache. The result of that run is kept.
+
+    Examples
+    --------
+    >>> timings = side_by_side({"a": lambda: 1, "b": lambda: 2}, Patience(most=3))
+    >>> [(name, t.result, len(t.seconds)) for name, t in timings.items()]
+    [('a', 1, 3), ('b', 2, 3)]
+    """
+    results, rounds, seconds = {}, {}, {name: [] for name in jobs}  # type: dict[str, Any], dict[str, int], dict[str, list[float]]
+    for name, job in jobs.items():
+        job()
+        once, results[name] = _timed(job)
+        rounds[name] = patience.rounds(once)
+    for turn in range(max(rounds.values())):
+        for name, job in jobs.items():
+            if turn < rounds[name]:
+                seconds[name].append(_timed(job)[0])
+    return {name: Timing(seconds[name], results[name]) for name in jobs}
+
+
+def _timed(job: Job) -> tuple[float, Any]:
+    gc.collect()
+    began = time.perf_counter()
+    result = job()
+    return time.perf_counter() - began, result
+
+
+def write_rows(rows: Iterable[Row], path: Path) -> None:
+    """Write rows as CSV."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in rows)
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Read rows back from CSV."""
+    kinds = get_type_hints(Row)
+    with path.open(newline="") as file:
+        return [Row(**{name: _value(text, kinds[name]) for name, text in line.items()}) for line in csv.DictReader(file)]
+
+
+def _value(text: str, kind: Any) -> Any:
+    if kind is str:
+        return text
+    if text == "":
+        return None
+    return int(text) if kind in (int, int | None) else float(text)

@@ -1,0 +1,56 @@
+"""Every page runs from top to bottom, prints what it says, and leads where it says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT, blocks, pages, run_page
+
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+_SOURCE = re.compile(r'(?:src|href)="([^"]+)"')
+WITH_CODE = [page for page in pages() if any(block.language in ("python", "console") for block in blocks(page))]
+FILES = {"README.md", "CONTRIBUTING.md", "CHANGELOG.md"}
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=name)
+def test_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_page(page)
+
+
+def test_main_pages_are_there_and_have_code() -> None:
+    assert {page.name for page in pages()} >= FILES | {"index.md", "tutorial.md", "how-it-works.md", "semantics.md"}
+    assert {page.name for page in WITH_CODE} >= {"README.md", "tutorial.md", "how-it-works.md", "semantics.md"}
+
+
+@pytest.mark.parametrize("page", pages(), ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target in [*_LINK.findall(text), *_SOURCE.findall(text)]:
+        if target.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = target.partition("#")
+        goal = page if not path else (page.parent / path)
+        assert goal.exists(), f"{name(page)} links to {target}, which is not there"
+        if anchor and goal.suffix == ".md":
+            assert anchor in anchors(goal), f"{name(page)} links to {target}; {goal.name} has {sorted(anchors(goal))}"
+
+
+@pytest.mark.parametrize("page", pages(), ids=name)
+def test_nothing_is_asked_of_the_network(page: Path) -> None:
+    """Pictures come with the page."""
+    assert not re.findall(r"!\[[^\]]*\]\(https?:", page.read_text())
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that headings get."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    heads = re.findall(r"^#{1,6} +(.+?)\s*$", text, flags=re.MULTILINE)
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", head.lower()).strip()) for head in heads}
