@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -85,7 +84,6 @@ class Oracle:
                 last = max(e.time for e in self.events if e.time is not None)
                 self._answer(ask, max(ends_around(ask, last)))
         self.answer_counts(final=True)
-        self.replies.sort(key=lambda r: 0)  # stable: kept in order of making
 
     def answer_until(self, watermark: int) -> None:
         for ask in self.asks:
@@ -162,8 +160,3 @@ def in_order(events: Sequence[Event], order: str) -> list[Event]:
     sign = 1.0 if order == "desc" else -1.0
     merit = np.array([sign * e.score for e in events])  # type: ignore[operator]
     return [events[i] for i in best_first(merit, np.array([e.time for e in events]), key)]
-
-
-def two_sided(ours: Counter[Any], truth: Counter[Any]) -> str:
-    """Say what only one side has."""
-    return f"in the oracle only: {sorted((truth - ours), key=repr)}\nin ours only: {sorted((ours - truth), key=repr)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +27,7 @@ class Workload:
 
     def batches(self) -> list[list[Event]]:
         edges = [0, *self.cuts, len(self.events)]
-        return [[replace(e) for e in self.events[a:b]] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        return [[replace(e) for e in self.events[a:b]] for a, b in itertools.pairwise(edges)]
 
     def queries(self) -> list[sb.Query]:
         return [query_of(ask) for ask in self.asks]
@@ -75,7 +76,9 @@ def random_workload(seed: int, **fixed: Any) -> Workload:
         time[n // 2 :] += 60  # a gap with empty windows
     if rng.integers(2):
         time = time - rng.integers(0, int(rng.choice([2, 10, 40])), n)
-    scores = rng.choice([rng.integers(0, 4, n).astype(float), rng.normal(size=n), np.arange(n) * -1.0, np.arange(n) * 1.0])
+    scores = rng.choice(
+        [rng.integers(0, 4, n).astype(float), rng.normal(size=n), np.arange(n) * -1.0, np.arange(n) * 1.0]
+    )
     ids = [f"é{i}" if text else int(i) for i in rng.integers(0, int(rng.choice([3, 1000])), n)]
     parts = [[None, "p", "q", "r"][i] for i in rng.integers(0, 4, n)]
     events = [Event(int(t), i, float(s), p) for t, i, s, p in zip(time, ids, scores, parts, strict=True)]
@@ -157,7 +160,9 @@ def run_through(monitor: sb.Monitor, workload: Workload) -> list[sb.Answer]:
     answers: list[sb.Answer] = []
     for batch in workload.batches():
         answers += monitor.push(table_of(batch, workload.text))
-        answers += monitor.advance(None if workload.delay is None or monitor.newest < -(2**61) else monitor.newest - workload.delay)
+        answers += monitor.advance(
+            None if workload.delay is None or monitor.newest < -(2**61) else monitor.newest - workload.delay
+        )
         for group in monitor.groups:
             group.algorithm.check()
     answers += monitor.finish()

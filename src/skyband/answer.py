@@ -42,7 +42,9 @@ class Row:
         values = object.__getattribute__(self, "values")
         if name in values:
             return values[name]
-        msg = f"the answer has no column {name!r}; it has rank, id, score, time, partition" + "".join(f", {v}" for v in values)
+        msg = f"the answer has no column {name!r}; it has rank, id, score, time, partition" + "".join(
+            f", {v}" for v in values
+        )
         raise AttributeError(msg)
 
 

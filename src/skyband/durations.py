@@ -88,7 +88,13 @@ def spoken(duration: int) -> str:
     >>> spoken(90_000_000), spoken(3_600_000_000), spoken(1500)
     ('90 seconds', '1 hour', '1500 microseconds')
     """
-    for unit, name in ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"), (MILLISECOND, "millisecond")):
+    for unit, name in (
+        (DAY, "day"),
+        (HOUR, "hour"),
+        (MINUTE, "minute"),
+        (SECOND, "second"),
+        (MILLISECOND, "millisecond"),
+    ):
         if duration and duration % unit == 0:
             count = duration // unit
             return f"{count} {name}{'' if abs(count) == 1 else 's'}"

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from skyband.group import Group
+from skyband.panes import Panes
 from skyband.query import Query
-from skyband.windows import Cuts, Schedule
+from skyband.windows import Schedule
 
 
 def explain(groups: Sequence[Group], algorithm: str) -> str:
     """Describe the groups of a monitor, one paragraph each."""
     count = sum(len(group.queries) for group in groups)
-    lines = [f"{count} {_plural('query', count)} in {len(groups)} {_plural('group', len(groups))}, algorithm {algorithm!r}"]
+    lines = [
+        f"{count} {_plural('query', count)} in {len(groups)} {_plural('group', len(groups))}, algorithm {algorithm!r}"
+    ]
     for number, group in enumerate(groups, 1):
         lines += ["", f"group {number}: {group.ranking}"]
         lines += [f"  {_query_line(query)}" for query in group.queries]
@@ -32,9 +35,9 @@ def _query_line(query: Query) -> str:
 def _pane_line(schedules: Sequence[Schedule], counts: bool) -> str:
     """Say where time is cut, by the cuts of the longest slide."""
     longest = max(schedule.slide for schedule in schedules)
-    cuts = Cuts(schedules)
-    cuts.cover(0, 20 * longest)
-    inside = cuts.at[(cuts.at >= 0) & (cuts.at <= 20 * longest)]
+    panes = Panes(schedules)
+    panes.cover(0, 20 * longest)
+    inside = panes.cuts[(panes.cuts >= 0) & (panes.cuts <= 20 * longest)]
     widths = inside[1:] - inside[:-1]
     unit = "events" if counts else "seconds"
     scale = 1 if counts else 1_000_000

@@ -99,7 +99,8 @@ class Group:
     select
         Columns to carry along.
     blind_to
-        The last event time the stream had before this group was there to see it; NEVER: it saw all.
+        The last position of an event that this group did not take in, because it was not there yet or because
+        the event was late for all its queries: a new query whose window reaches back to it cannot be exact.
     """
 
     def __init__(
@@ -157,16 +158,12 @@ class Group:
             raise InputError(msg)
         ranking = self.ranking
         self.bounds = Bounds(
-            ranking.score.bind(schema),
-            None if ranking.where is None else ranking.where.bind(schema),
+            ranking.score.bind(schema, "score"),
+            None if ranking.where is None else ranking.where.bind(schema, "filter"),
             None if ranking.partition_by is None else ranking.partition_by.bind(schema),
             [*self.select, *([id_column] if is_text(schema.field(id_column).type) else [])],
             is_text(schema.field(id_column).type),
         )
-        nothing = pa.RecordBatch.from_arrays([pa.array([], kind) for kind in schema.types], schema=schema)
-        self.bounds.score.scores(nothing)  # refuses what is no number, and below what is no condition
-        if self.bounds.where is not None:
-            self.bounds.where.mask(nothing)
 
     def push(self, rows: Rows) -> Seen:
         """Take in one batch."""
@@ -226,7 +223,10 @@ class Group:
     def _tally(self) -> Tally:
         if self.ranking.counts or not self.schedules:
             return Tally()
-        return Tally(min(s.next_start for s in self.schedules), max(s.next_start + s.size - s.slide for s in self.schedules))
+        return Tally(
+            min(s.next_start for s in self.schedules),
+            max(s.next_start + s.size - s.slide for s in self.schedules),
+        )
 
     def _store(self, columns: Columns, survivors: IntArray, rows: Rows, index: IntArray | None) -> SlotArray:
         """Put the rows that may matter into the arena, with their ids and what is carried along."""
@@ -250,6 +250,8 @@ class Group:
         if index is None and not self.ranking.counts:
             seen.newest = tally.newest
         late = np.concatenate([*tally.late_rows, _NO_ROWS])
+        if len(late):
+            self.blind_to = max(self.blind_to, int(columns.position[late].max()))
         seen.late = late if index is None else index[late]
         if tally.rejected:  # NaN scores, which the algorithm met on its way
             nan = np.flatnonzero(np.isnan(columns.merit))
@@ -432,7 +434,7 @@ class Group:
         group.counts = Counts(**meta["counts"])
         group.first, group.last, group.arrived, group.blind_to = meta["extent"]
         group.shown = {(name, end): look for name, end, look in meta["shown"]}
-        group.arena.load({name: table for name, table in _under("arena/", tables)})
+        group.arena.load(dict(_under("arena/", tables)))
         group.algorithm.plan(group.schedules)
         arrays = {name: table[""].to_numpy().copy() for name, table in _under("algorithm/", tables)}
         group.algorithm.restore(meta["algorithm"] | arrays)

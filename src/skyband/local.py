@@ -106,7 +106,13 @@ def run(
         msg = f"watermark is {watermark!r}; it must not be negative"
         raise InputError(msg)
     monitor = Monitor(
-        chosen, algorithm=algorithm, time=time, id=id, time_unit=time_unit, on_late=on_late, on_rejected=on_rejected
+        chosen,
+        algorithm=algorithm,
+        time=time,
+        id=id,
+        time_unit=time_unit,
+        on_late=on_late,
+        on_rejected=on_rejected,
     )
     rows = MOST_ROWS if delay is None else WATERMARKED_ROWS
     return Run(monitor, iter(as_batches(source, _batch_rows(chosen, rows))), delay)

@@ -50,7 +50,7 @@ class Monitor:
     --------
     >>> from skyband import Query, Window
     >>> monitor = Monitor([Query("top", k=2, score="x", window=Window(10))], time="t", id="name")
-    >>> monitor.push([{"t": 1, "name": "a", "x": 5.0}, {"t": 3, "name": "b", "x": 7.0}, {"t": 12, "name": "c", "x": 1.0}])
+    >>> monitor.push({"t": [1, 3, 12], "name": ["a", "b", "c"], "x": [5.0, 7.0, 1.0]})
     <0 answers, 0 rows>
     >>> [[row.id for row in answer.rows] for answer in monitor.advance(12)]
     [['b', 'a']]
@@ -144,7 +144,8 @@ class Monitor:
         for name in {self.source.id, *(column for group in self.groups for column in group.select)}:
             was, now = before.field(name).type, schema.field(name).type if name in schema.names else None
             if was != now:
-                msg = f"column {name!r} was {was} so far and is {now or 'missing'} in this batch; give all batches one schema"
+                found = now or "missing"
+                msg = f"column {name!r} was {was} so far and is {found} in this batch; give all batches one schema"
                 raise InputError(msg)
 
     def _note(self, rows: Rows, seen: Sequence[Seen]) -> None:
@@ -331,7 +332,12 @@ class Monitor:
         meta, tables, groups = snapshot.decode(blob)
         time, id_, unit = meta["source"]
         monitor = cls(
-            algorithm=meta["algorithm"], time=time, id=id_, time_unit=unit, on_late=on_late, on_rejected=on_rejected
+            algorithm=meta["algorithm"],
+            time=time,
+            id=id_,
+            time_unit=unit,
+            on_late=on_late,
+            on_rejected=on_rejected,
         )
         monitor.order, monitor.watermark, monitor.newest = meta["order"], meta["watermark"], meta["newest"]
         monitor._stats = Stats(**{key: value for key, value in meta["stats"].items() if key != "groups"})

@@ -49,7 +49,7 @@ def best_first(merit: FloatArray, time: IntArray, key: IntArray, *major: npt.NDA
 
 
 def rank_in_runs(*columns: IntArray) -> IntArray:
-    """Number the rows from 0 within each run of equal values.
+    """Return the rows' numbers, from 0, within each run of equal values.
 
     Examples
     --------

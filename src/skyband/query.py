@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, get_args
 
 from skyband.durations import Duration, microseconds, spoken
 from skyband.errors import QueryError
-from skyband.expressions import Expression, parse
+from skyband.expressions import Expression
+from skyband.expressions import parse as parse_anew
 
 Order = Literal["desc", "asc"]
 Distinct = Literal["best", "latest"]
@@ -18,6 +19,7 @@ Emit = Literal["final", "changes", "early"]
 Closed = Literal["left", "right"]
 
 LARGEST_K = 1_000_000
+parse = lru_cache(4096)(parse_anew)  # a thousand queries mostly share a few scores
 _COUNT = re.compile(r"\s*(\d+)\s*(?:events?|rows?)\s*")
 ANSWER_COLUMNS = (
     "query", "window_start", "window_end", "rank", "id", "score", "time",
@@ -72,7 +74,13 @@ class Window:
             problems += _window_problems(length, step, shift, closed, counts, counts_too)
         if problems:
             raise QueryError(problems)
-        for name, value in (("size", length), ("slide", step), ("offset", shift), ("closed", closed), ("counts", counts)):
+        for name, value in (
+            ("size", length),
+            ("slide", step),
+            ("offset", shift),
+            ("closed", closed),
+            ("counts", counts),
+        ):
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
@@ -110,17 +118,14 @@ def _checked(value: Duration, what: str, problems: list[str]) -> int:
         return 0
 
 
-def _window_problems(
-    size: int, slide: int, offset: int, closed: str, counts: bool, counts_too: bool
-) -> list[str]:
+def _window_problems(size: int, slide: int, offset: int, closed: str, counts: bool, counts_too: bool) -> list[str]:
     def say(extent: int, counted: bool) -> str:
         return f"{extent} events" if counted else spoken(extent)
 
     problems = []
     if counts != counts_too:
         problems.append(
-            f"size is {say(size, counts)} but slide is {say(slide, counts_too)}; "
-            "give both in time or both in events"
+            f"size is {say(size, counts)} but slide is {say(slide, counts_too)}; give both in time or both in events"
         )
     if size <= 0:
         problems.append(f"size is {say(size, counts)}; it must be more than 0")

@@ -51,7 +51,9 @@ class Source:
             if name not in schema.names:
                 near = difflib.get_close_matches(name, schema.names, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
-                msg = f"the stream has no column {name!r} for the {what}{hint} Its columns are {', '.join(schema.names)}"
+                msg = (
+                    f"the stream has no column {name!r} for the {what}{hint} Its columns are {', '.join(schema.names)}"
+                )
                 raise InputError(msg)
         kind = schema.field(self.time).type
         if not (pa.types.is_temporal(kind) or pa.types.is_integer(kind) or is_text(kind)) or pa.types.is_time(kind):
@@ -98,7 +100,6 @@ class Rows:
             column.is_valid().to_numpy(zero_copy_only=False) for column in (self._times, self.ids) if column.null_count
         ]
         return np.logical_and.reduce(masks) if masks else None
-
 
     @cached_property
     def newest(self) -> int:
@@ -205,7 +206,9 @@ def _from_items(items: Iterable[Any], rows: int) -> Iterable[pa.RecordBatch]:
     pending: list[Mapping[str, Any]] = []
     schema: pa.Schema | None = None
     for item in items:
-        if not isinstance(item, Mapping) or any(hasattr(v, "__len__") and not isinstance(v, str) for v in item.values()):
+        if not isinstance(item, Mapping) or any(
+            hasattr(v, "__len__") and not isinstance(v, str) for v in item.values()
+        ):
             yield from as_batches(item, rows)
             continue
         pending.append(item)

@@ -1,4 +1,4 @@
-"""Snapshots as bytes: a magic word, a version, a checksum, then JSON and Arrow tables.
+r"""Snapshots as bytes: a magic word, a version, a checksum, then JSON and Arrow tables.
 
 The layout is: ``SKYBAND\\n``, the format's version (4 bytes), the SHA-256 of the rest, and then parts of 8 bytes
 length each: one JSON text that names the tables, and the tables as Arrow streams. Nothing in it is executed.

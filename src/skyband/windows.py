@@ -1,4 +1,4 @@
-"""Window arithmetic on one axis: which windows there are, which are due, where they cut time.
+"""Window arithmetic on one axis: which windows there are, and which are due.
 
 The axis of a time window is event time in microseconds, that of a count window the arrival number of the
 event. On it every window is ``[start, start + size)`` with ``start = phase (mod slide)``; right-closed windows
@@ -8,8 +8,7 @@ are the same, one microsecond later.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from math import gcd
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -105,84 +104,3 @@ class Due:
         query, end = query[order], end[order]
         sizes = np.array([s.size for s in schedules], np.int64)
         return cls(query, end - (sizes[query] if len(query) else 0), end)
-
-
-@dataclass
-class Cuts:
-    """Every start and end of every window: between two neighbours lies one *pane*.
-
-    Panes are numbered along the axis; `base` is the number of the first one that is still known, so numbers
-    stay valid while old panes are forgotten and earlier ones are added.
-    """
-
-    schedules: Sequence[Schedule]
-    at: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
-    base: int = 0
-
-    def cover(self, low: int, high: int) -> None:
-        """Add cuts so that `low` and `high` lie inside panes."""
-        if len(self.at) == 0:
-            self.at = self._between(self._floor(low), high)
-            return
-        if low < self.at[0]:
-            more = self._between(self._floor(low), int(self.at[0]) - 1)
-            more = more[more < self.at[0]]
-            self.at = np.concatenate([more, self.at])
-            self.base -= len(more)
-        if high >= self.at[-1]:
-            more = self._between(int(self.at[-1]), high)
-            self.at = np.concatenate([self.at, more[more > self.at[-1]]])
-
-    def refine(self, schedules: Sequence[Schedule], from_: int) -> IntArray:
-        """Serve other schedules from now on: panes at or after `from_` get their cuts too.
-
-        Returns
-        -------
-        The places of the new cuts.
-        """
-        self.schedules = schedules
-        if len(self.at) == 0:
-            return np.empty(0, np.int64)
-        low = max(from_, int(self.at[0]))
-        wanted = self._between(low, int(self.at[-1])) if low <= self.at[-1] else np.empty(0, np.int64)
-        new = np.setdiff1d(wanted[(wanted > low) & (wanted < self.at[-1])], self.at)
-        self.at = np.sort(np.concatenate([self.at, new]))
-        return new
-
-    def panes(self, positions: IntArray) -> IntArray:
-        """Return the pane numbers of positions (which must be covered)."""
-        return np.searchsorted(self.at, positions, side="right") - 1 + self.base
-
-    def forget(self, panes: int) -> None:
-        """Forget the first panes."""
-        self.at = self.at[panes:].copy()
-        self.base += panes
-
-    def _classes(self) -> tuple[IntArray, IntArray]:
-        """Return the cuts as residue classes: places that are `rest` modulo `slide`."""
-        pairs = [(s.phase % s.slide, s.slide) for s in self.schedules]
-        pairs += [((s.phase + s.size) % s.slide, s.slide) for s in self.schedules]
-        rest, slide = np.unique(np.array(pairs, np.int64), axis=0).T
-        return rest, slide
-
-    def _floor(self, position: int) -> int:
-        rest, slide = self._classes()
-        return int((position - (position - rest) % slide).max())
-
-    def _between(self, low: int, high: int) -> IntArray:
-        """Return all cuts from the last one at or before `low` to the first one after `high`."""
-        rest, slide = self._classes()
-        low = self._floor(low)
-        high = int((high + slide - (high - rest) % slide).min())
-        grid = gcd(*(rest - rest[0]).tolist(), *slide.tolist())
-        listed = int(np.sum((high - low) // slide + 1))
-        if listed > 4 * MOST_DUE:
-            msg = (
-                f"event time jumps from {low} to {high} (microseconds), which is {listed:,} window edges; check the unit "
-                "of the time column (time_unit), or filter out rows with impossible times"
-            )
-            raise InputError(msg)
-        if (high - low) // grid + 1 <= listed:  # a plain grid is no longer than the list, and cheaper
-            return np.arange(low, high + 1, grid, dtype=np.int64)
-        parts = [np.arange(low - (low - r) % s, high + 1, s, dtype=np.int64) for r, s in zip(rest.tolist(), slide.tolist(), strict=True)]
-        return np.unique(np.concatenate([part[part >= low] for part in parts]))

@@ -74,6 +74,7 @@ def test_normalised_text(text: str, shown: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "position"),
     [
+        ("1{:}", "cannot be read", None), ("0f(a)", "CAST to FLOAT is not allowed", None), ("EXECUTE s", "", None), ("ADD JAR x", "", None),
         ("", "empty", None), ("  ", "empty", None), ("-- x", "empty", None),
         ("a +", "something is missing at '+'", 2), ("(a", "expecting )", 1), ("a)", "')' is not expected", 1),
         ("'abc", "quote closed", None), ("`a", "quote closed", None),

@@ -54,14 +54,22 @@ class Naive(Algorithm):
         """Sort each window anew, then forget what no coming window contains."""
         position = self.arena.position[self.slots]
         picks = [
-            top(self.arena, self.slots[(position >= start) & (position < end)], self.schedules[q].k, self.distinct)
+            top(
+                self.arena,
+                self.slots[(position >= start) & (position < end)],
+                self.schedules[q].k,
+                self.distinct,
+            )
             for q, start, end in zip(due.query, due.start, due.end, strict=True)
         ]
         if len(due):
             self.complete_from = max(self.complete_from, int(starts_after(self.schedules, due).min()))
             self.slots = self.slots[position >= self.complete_from]
         sizes = [len(part) for part in picks]
-        return Picks(np.concatenate([*picks, np.empty(0, np.int32)]), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+        return Picks(
+            np.concatenate([*picks, np.empty(0, np.int32)]),
+            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        )
 
     def kept(self) -> SlotArray:
         """Return the slots of all kept events."""

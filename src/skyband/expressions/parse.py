@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
-from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.errors import ParseError
 from sqlglot.tokens import Token, TokenType
 
 from skyband.errors import ExpressionError
@@ -35,6 +35,7 @@ ALLOWED = (
 class _Dialect(Spark):  # type: ignore[misc]
     class Tokenizer(Spark.Tokenizer):  # type: ignore[misc]
         STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'"]  # as Spark 4 reads 'it''s'
+        COMMANDS: ClassVar[set[TokenType]] = set()
 
     class Parser(Spark.Parser):  # type: ignore[misc]
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
@@ -42,6 +43,10 @@ class _Dialect(Spark):  # type: ignore[misc]
             name: Spark.Parser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST")
         }
         NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
+        # Without -> and its kin, whose JSON paths sqlglot would complain about in the log.
+        COLUMN_OPERATORS: ClassVar[dict[Any, Any]] = {
+            sign: Spark.Parser.COLUMN_OPERATORS[sign] for sign in (TokenType.DOT, TokenType.DCOLON)
+        }
         STATEMENT_PARSERS: ClassVar[dict[Any, Any]] = {}
 
         def _parse_as_command(self, start: Token) -> NoReturn:
@@ -87,9 +92,11 @@ class _Reader:
             tokens = dialect.tokenize(self.text)
             self._check_tokens(tokens)
             statements = dialect.parser().parse(tokens, self.text)
+        except (RecursionError, ExpressionError):
+            raise
         except ParseError as error:
             self._unreadable(error, tokens)
-        except SqlglotError:
+        except Exception:  # a TokenError, or a bug of sqlglot: on "1{:}" it raises an AttributeError
             self.fail("the expression cannot be read: is every quote closed?")
         if len(statements) != 1 or statements[0] is None:
             self.fail("the expression is empty; comments do not count")
@@ -170,7 +177,6 @@ _NAMES: dict[type, str] = {
     exp.Bracket: "an element in [ ]",
     exp.Dot: "a field or function after '.'",
     exp.Lambda: "a function with ->",
-    exp.JSONExtract: "a function with ->",
     exp.Concat: "a text right after a text",
     exp.Tuple: "a list outside of IN",
     exp.Placeholder: "a placeholder",
@@ -315,7 +321,10 @@ def _cast(reader: _Reader, node: Any, depth: int) -> Node:
     plain = not any(value for key, value in node.to.args.items() if key != "this")
     if target is None or not plain:
         allowed = ", ".join(name.upper() for name in CASTS)
-        reader.fail(f"CAST to {node.to.sql('spark')} is not allowed; allowed are {allowed}", position(node))
+        reader.fail(
+            f"CAST to {getattr(node.to.this, 'value', 'that type')} is not allowed; allowed are {allowed}",
+            position(node),
+        )
     return Call(f"cast {target}", (reader.convert(node.this, depth),))
 
 

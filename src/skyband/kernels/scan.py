@@ -16,7 +16,7 @@ import numpy as np
 BLOCK = 1024  # rows whose positions are looked at together
 STRIP = 128  # rows whose merits are compared with the bar together
 DONE, FULL, OUTSIDE = 0, 1, 2
-REJECTED, LATE, PARTLY, FIRST, LAST, IN_USE, COUNTED = 0, 1, 2, 3, 4, 5, 6
+REJECTED, LATE, PARTLY, FIRST, LAST, IN_USE = 0, 1, 2, 3, 4, 5
 
 jit: Any = numba.njit(cache=True, nogil=True)
 
@@ -133,7 +133,16 @@ def find_pane(cuts: Any, position: Any) -> Any:
 
 @jit
 def scan(
-    columns: Any, at: Any, stop: Any, panes: Any, bars: Any, pool: Any, limits: Any, k: Any, seen: Any, late: Any
+    columns: Any,
+    at: Any,
+    stop: Any,
+    panes: Any,
+    bars: Any,
+    pool: Any,
+    limits: Any,
+    k: Any,
+    seen: Any,
+    late: Any,
 ) -> Any:
     """Pass over the rows from `at` to `stop`; fill the buffers with what may be kept.
 
@@ -155,7 +164,7 @@ def scan(
         How many events each pane keeps.
     seen
         Counts to add to: REJECTED, LATE, PARTLY, FIRST and LAST position of all rows, buffers
-        IN_USE, up to which row late ones are COUNTED.
+        IN_USE.
     late
         The rows that missed all windows, room for all of them.
 
@@ -211,18 +220,19 @@ def scan(
             buffer = buffer_of[slot]
             if buffer < 0:
                 if seen[IN_USE] == filled.size:
+                    count_late(merit, position, limits, row, i, seen, late)
                     return FULL, i
                 buffer = seen[IN_USE]
                 buffer_of[slot], owner[buffer], filled[buffer] = buffer, slot, 0
                 seen[IN_USE] += 1
             elif filled[buffer] == room and not make_room(pool, bars, ident, buffer, slot, k):
+                count_late(merit, position, limits, row, i, seen, late)
                 return FULL, i
             entry = filled[buffer]
             pool_merit[buffer, entry], pool_time[buffer, entry], pool_row[buffer, entry] = value, time[i], i
             filled[buffer] = entry + 1
         if low < limits[1]:
-            count_late(merit, position, limits, end, seen, late)
-        seen[COUNTED] = end
+            count_late(merit, position, limits, row, end, seen, late)
         row = end
     return DONE, stop
 
@@ -237,9 +247,9 @@ def find_from(merit: Any, bar: Any, begin: Any, found: Any, count: Any) -> Any:
 
 
 @jit
-def count_late(merit: Any, position: Any, limits: Any, end: Any, seen: Any, late: Any) -> None:
-    """Count the late and the partly late events among the rows that were not yet counted."""
-    for i in range(seen[COUNTED], end):
+def count_late(merit: Any, position: Any, limits: Any, begin: Any, end: Any, seen: Any, late: Any) -> None:
+    """Count the late and the partly late events among some rows."""
+    for i in range(begin, end):
         if merit[i] == merit[i]:
             if position[i] < limits[0]:
                 late[seen[LATE]] = i
@@ -255,9 +265,7 @@ def make_room(pool: Any, bars: Any, ident: Any, buffer: Any, slot: Any, k: Any) 
     if entries <= k:
         return False
     if ident.size:
-        left, bar, bar_time = keep_best_ids(
-            pool[0][buffer], pool[1][buffer], pool[2][buffer], ident, entries, k
-        )
+        left, bar, bar_time = keep_best_ids(pool[0][buffer], pool[1][buffer], pool[2][buffer], ident, entries, k)
     else:
         left, bar, bar_time = keep_best(pool[0][buffer], pool[1][buffer], pool[2][buffer], entries, k)
     pool[3][buffer] = left

@@ -14,10 +14,9 @@ import numba
 import numpy as np
 
 from skyband.order import is_better
+from skyband.panes import ANY_K
 
 ALL, BEST, LATEST = 0, 1, 2  # which events of one id count in a window
-UNTOUCHED = 2**62  # depth of a pane of which nothing was ever dropped
-ANY_K = 2**61  # depth of a pane of which only events that the same id outdoes were dropped
 
 jit: Any = numba.njit(cache=True, nogil=True)
 
@@ -91,7 +90,7 @@ def merge(
     """
     merit, time, key, part, position = events
     code, fresh_code = codes
-    b_slot, b_pane, b_beaten, b_merit, b_position = band
+    b_slot, b_pane, b_beaten, b_merit, _b_position = band
     o_slot, o_pane, o_beaten, o_merit, o_position = out
     if mode == LATEST:
         for j in range(fresh.size):
@@ -139,9 +138,7 @@ def merge(
 
 
 @jit
-def sweep(
-    events: Any, band: Any, m: Any, codes: Any, oldest: Any, last: Any, need: Any, depth: Any, out: Any
-) -> Any:
+def sweep(events: Any, band: Any, m: Any, codes: Any, oldest: Any, last: Any, need: Any, depth: Any, out: Any) -> Any:
     """Count anew, from best to worst, and drop what is beaten; the general rule behind `merge`.
 
     An event of pane p goes when the same id (`code`) has a better event in panes >= p, or when K(p) other
@@ -189,7 +186,9 @@ def sweep(
 
 
 @jit
-def pick(events: Any, band: Any, m: Any, start: Any, k: Any, code: Any, stamp: Any, mark: Any, picks: Any, n: Any) -> Any:
+def pick(
+    events: Any, band: Any, m: Any, start: Any, k: Any, code: Any, stamp: Any, mark: Any, picks: Any, n: Any
+) -> Any:
     """Take the first k events of each partition from `start` on, an id once if it has a code; return the new n."""
     slots, positions, part = band[0], band[4], events[3]
     if stamp.size == 0 and (m == 0 or part[slots[0]] == part[slots[m - 1]]):

@@ -1,0 +1,229 @@
+"""The benchmark `core`: what the engine-free core costs, and what others need for the same answers.
+
+Every experiment yields rows; ratios compare ways, or values of a parameter, within one run. Sizes are those of the
+default run; `--smoke` takes a hundredth of the events and `--full` more of them, over the same span of event time.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from skyband.bench import duckdb_ways, polars_ways, ways
+from skyband.bench.measure import Patience, Row, Timing, side_by_side
+from skyband.bench.workloads import SCORES, events, many_queries, one_query, write_parquet
+from skyband.errors import SkybandError
+from skyband.monitor import Monitor
+from skyband.query import Query
+
+SPAN = 2_000  # seconds of event time of the usual stream
+LONG_SPAN = 20_000  # of the one for windows of up to 19,200 s
+ORDER_SPAN = 10_000  # of the one for windows of up to 9,600 s in random and in falling order
+WINDOWS = [75 * 2**i for i in range(9)]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much: events of the usual stream, how often to repeat, where Parquet files go (None: a temporary folder)."""
+
+    events: int = 20_000_000
+    patience: Patience = Patience()
+    data: Path | None = None
+
+    @classmethod
+    def of(cls, *, full: bool, smoke: bool, data: Path | None) -> Scale:
+        """Return the scale that was asked for."""
+        if smoke:
+            return cls(200_000, Patience(0.02, most=3), data)
+        return cls(100_000_000, Patience(6.0, 3, 30), data) if full else cls(data=data)
+
+    def stream(self, scores: str = "uniform", span: int = SPAN, share: int = 1) -> pa.Table:
+        """Return a stream of `1 / share` of the events over `span` seconds."""
+        rows = self.events // share
+        return events(rows, rows / span, scores)
+
+
+class DisagreementError(SkybandError):
+    """Two ways of answering gave different answers: one of them is wrong, and timing it would be pointless."""
+
+
+def check(task: str, named: Mapping[str, ways.Way], source: Any, queries: Sequence[Query], rows: int) -> Iterator[Row]:
+    """Let every way answer, and refuse any that does not find the same ids for the same windows as the first."""
+    wanted: tuple[str, pa.Table] | None = None
+    for name, way in named.items():
+        timings = side_by_side({name: way(source, queries)}, Patience(0.0))
+        found = ways.tidy(timings[name].result, queries)
+        wanted = wanted or (name, found)
+        if not found.equals(wanted[1]):
+            msg = (
+                f"{task}: {name} and {wanted[0]} give different answers ({found.num_rows} and {wanted[1].num_rows} "
+                "rows); no time is measured until they agree: correct the one that is wrong"
+            )
+            raise DisagreementError(msg)
+        yield _row(timings[name], "agreement", "task", task, name, rows)
+
+
+def scores(scale: Scale) -> Iterator[Row]:
+    """One query against one NumPy pass over the scores, for scores of different kinds."""
+    for kind in SCORES:
+        source = scale.stream(kind)
+        named = {"numpy-pass": ways.numpy_pass, "skyband": ways.skyband}
+        yield from _compare("pass", "scores", kind, named, source, one_query(), scale, "numpy-pass")
+
+
+def window(scale: Scale) -> Iterator[Row]:
+    """Windows of doubling size: the time, and the most candidates kept."""
+    source = scale.stream(span=LONG_SPAN)
+    timings = _sweep({size: ways.closed_windows(source, one_query(size)) for size in WINDOWS}, scale)
+    for size, timing in timings.items():
+        half = timings.get(size // 2) if size > WINDOWS[0] else None
+        row = _row(timing, "window", "window_s", size, "skyband", source.num_rows)
+        row = replace(row, kept=most_kept(source, one_query(size)))
+        yield row if half is None else replace(row, ratio=timing.best / half.best, baseline="half the window")
+
+
+def order(scale: Scale) -> Iterator[Row]:
+    """Windows of doubling size over scores in random and in falling order, the worst case."""
+    sources = {kind: scale.stream(kind, ORDER_SPAN, share=10) for kind in ("uniform", "falling")}
+    sizes = WINDOWS[:-1]
+    timings = _sweep(
+        {(k, size): ways.closed_windows(sources[k], one_query(size)) for size in sizes for k in sources}, scale
+    )
+    for (kind, size), timing in timings.items():
+        row = _row(timing, "order", "window_s", size, f"skyband, {kind}", sources[kind].num_rows)
+        ratio = timing.best / timings["uniform", size].best
+        yield replace(row, ratio=ratio, baseline="skyband, uniform")
+
+
+def queries(scale: Scale) -> Iterator[Row]:
+    """From one query to a thousand, over one stream."""
+    source = scale.stream()
+    for top in (100, 1000):
+        groups = {count: many_queries(count, (10, top)) for count in (10, 100, 1000)}
+        timings = _sweep({n: ways.skyband(source, group) for n, group in ({1: one_query()} | groups).items()}, scale)
+        for count, timing in timings.items():
+            row = _row(timing, "queries", "queries", count, f"skyband, k up to {top:,}", source.num_rows)
+            yield replace(row, ratio=timing.best / timings[1].best, baseline="one query")
+
+
+def ks(scale: Scale) -> Iterator[Row]:
+    """One query with k from 1 to 10,000."""
+    source = scale.stream()
+    sizes = [10**i for i in range(5)]
+    timings = _sweep({k: ways.skyband(source, one_query(k=k)) for k in sizes}, scale)
+    for k, timing in timings.items():
+        row = _row(timing, "k", "k", k, "skyband", source.num_rows)
+        yield replace(row, ratio=timing.best / timings[100].best, baseline="k = 100")
+
+
+def parquet(scale: Scale) -> Iterator[Row]:
+    """One query over 20 Parquet files (Snappy), against only reading them and against the peers."""
+    named = {
+        "pyarrow-files": ways.pyarrow_files,
+        "pyarrow-dataset": ways.pyarrow_dataset,
+        "skyband": ways.skyband,
+        "polars panes": polars_ways.panes,
+        "polars panes, from memory": polars_ways.panes_from_memory,
+        "polars panes, one pass": polars_ways.panes_in_one,
+        "duckdb panes": duckdb_ways.panes,
+    }
+    with tempfile.TemporaryDirectory() as temporary:
+        paths = write_parquet(scale.stream(), scale.data or Path(temporary))
+        answering = {name: way for name, way in named.items() if not name.startswith("pyarrow")}
+        small = scale.stream(share=100)
+        few = write_parquet(small, Path(temporary) / "small")
+        yield from check("parquet", answering, few, one_query(), small.num_rows)
+        yield from _compare("parquet", "queries", 1, named, paths, one_query(), scale, "skyband", scale.events)
+
+
+SMART: dict[str, ways.Way] = {
+    "skyband": ways.skyband,
+    "polars panes": polars_ways.panes,
+    "polars panes, one pass": polars_ways.panes_in_one,
+    "duckdb panes": duckdb_ways.panes,
+}
+LOOPS: dict[str, ways.Way] = {
+    "skyband": ways.skyband,
+    "numpy loop": ways.numpy_loop,
+    "polars loop": polars_ways.loop,
+    "duckdb loop": duckdb_ways.loop,
+}
+MANY = {name: SMART[name] for name in ("skyband", "polars panes", "duckdb panes")}
+
+
+def peers(scale: Scale) -> Iterator[Row]:
+    """One query: the smartest peers; loops over windows with a tenth of the events; our baseline with a hundredth."""
+    small = scale.stream(share=100)
+    yield from check("one query", SMART | LOOPS | {"naive": ways.naive}, small, one_query(), small.num_rows)
+    plan = (("one query", SMART, 1), ("one query, loops", LOOPS, 10))
+    baseline: dict[str, ways.Way] = {"skyband": ways.skyband, "naive": ways.naive}
+    for value, named, share in (*plan, ("one query, naive", baseline, 100)):
+        source = scale.stream(share=share)
+        yield from _compare("peers", "task", value, named, source, one_query(), scale, "skyband")
+
+
+def many(scale: Scale) -> Iterator[Row]:
+    """A hundred queries at once, k up to 1,000; the peers share panes of 10 s."""
+    group = many_queries(100, (10, 1000), grain=10)
+    small = scale.stream(share=100)
+    yield from check("100 queries", MANY, small, group, small.num_rows)
+    yield from _compare("peers", "task", "100 queries", MANY, scale.stream(), group, scale, "skyband")
+
+
+EXPERIMENTS: dict[str, Callable[[Scale], Iterator[Row]]] = {
+    "pass": scores,
+    "window": window,
+    "order": order,
+    "queries": queries,
+    "k": ks,
+    "parquet": parquet,
+    "peers": peers,
+    "many": many,
+}
+
+
+def most_kept(source: pa.Table, queries: Sequence[Query]) -> int:
+    """Return the most candidates kept when events come pane by pane and windows are answered as they close."""
+    monitor = Monitor(queries, time="time", id="id")
+    slide = queries[0].window.slide
+    step = source["time"][1].as_py() - source["time"][0].as_py()
+    rows = max(1, slide // step)
+    most = 0
+    for low in range(0, source.num_rows, rows):
+        monitor.push(source.slice(low, rows))
+        monitor.advance((low + rows) * step)
+        most = max(most, monitor.stats().kept)
+    return most
+
+
+def _sweep(jobs: Mapping[Any, Callable[[], Any]], scale: Scale) -> dict[Any, Timing]:
+    named = dict(zip(map(repr, jobs), jobs.values(), strict=True))
+    return dict(zip(jobs, side_by_side(named, scale.patience).values(), strict=True))
+
+
+def _compare(
+    experiment: str, parameter: str, value: object, named: Mapping[str, ways.Way], source: Any,
+    queries: Sequence[Query], scale: Scale, baseline: str, rows: int | None = None,
+) -> Iterator[Row]:  # fmt: skip
+    timings = side_by_side({name: way(source, queries) for name, way in named.items()}, scale.patience)
+    for name, timing in timings.items():
+        row = _row(timing, experiment, parameter, value, name, rows or source.num_rows)
+        yield replace(row, ratio=timing.best / timings[baseline].best, baseline=baseline)
+
+
+def _row(timing: Timing, experiment: str, parameter: str, value: object, way: str, rows: int) -> Row:
+    found = timing.result
+    if isinstance(found, Mapping):
+        size: dict[str, Any] = {"answer_rows": sum(len(table) for table in found.values())}
+    elif isinstance(found, list):
+        size = {"answers": sum(map(len, found)), "answer_rows": sum(part.rows for part in found)}
+    else:
+        size = {}
+    return timing.row(experiment, parameter, value, way, rows, **size)
+
+

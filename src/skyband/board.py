@@ -1,0 +1,180 @@
+"""Leaderboards for the terminal: one panel a query, with ranks, movements and bars, and the numbers below."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from rich.columns import Columns
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from skyband.answer import Answer, Moment, Row
+from skyband.changes import difference
+from skyband.progress import short
+from skyband.query import Query
+from skyband.stats import Stats
+
+NARROWEST = 40
+FEWEST_ROWS = 6
+FOOTER = 4
+_BLOCKS = " ▏▎▍▌▋▊▉█"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class Standing:
+    """The latest answer of one query, and how each of its rows came to its place."""
+
+    query: Query
+    rows: Sequence[Row] = ()
+    moves: dict[tuple[object, int], str] = field(default_factory=dict)
+    until: Moment | None = None
+
+    def update(self, answer: Answer) -> None:
+        """Take over an answer, and note what moved since the one before."""
+        changes = difference(self.rows, answer.rows, by_id=self.query.distinct is not None)
+        self.moves = {
+            (change.row.partition, change.row.rank): _move(change.previous_rank, change.row.rank)
+            for change in changes
+            if change.kind in ("entered", "moved")
+        }
+        self.rows, self.until = answer.rows, answer.end
+
+
+def _move(before: int | None, now: int) -> str:
+    """Write a movement in at most three characters.
+
+    Examples
+    --------
+    >>> _move(None, 3), _move(5, 3), _move(1, 2)
+    ('new', '↑2', '↓1')
+    """
+    if before is None:
+        return "new"
+    return f"↑{before - now}" if now < before else f"↓{now - before}"
+
+
+class Board:
+    """Several queries' standings, side by side.
+
+    Parameters
+    ----------
+    queries
+        In the order of their panels.
+    """
+
+    def __init__(self, queries: Sequence[Query]) -> None:
+        self.standings = {query.name: Standing(query) for query in queries}
+        self.stats = Stats()
+        self.watermark: int | None = None
+        self.began = clock.perf_counter()
+        self.seconds = 0.0
+
+    def update(self, answers: Iterable[Answer]) -> None:
+        """Take over answers."""
+        for answer in answers:
+            self.standings[answer.query].update(answer)
+
+    def note(self, stats: Stats, watermark: int | None) -> None:
+        """Take over the numbers."""
+        self.stats, self.watermark = stats, watermark
+        self.seconds = clock.perf_counter() - self.began
+
+    def render(self, width: int, height: int | None = None) -> RenderableType:
+        """Draw as many panels as fit; without a height, all of them with all their rows."""
+        across = max(1, min(3, width // NARROWEST))
+        standings = list(self.standings.values())
+        rows = max(query.k for query in (standing.query for standing in standings))
+        if height is not None:
+            down = max(1, min(-(-len(standings) // across), (height - FOOTER) // (FEWEST_ROWS + 2)))
+            standings = standings[: across * down]
+            rows = max(1, (height - FOOTER) // down - 2)
+        panels = [_panel(standing, width // across, rows) for standing in standings]
+        lines = [
+            Columns(panels[at : at + across], padding=0, width=width // across) for at in range(0, len(panels), across)
+        ]
+        return Group(*lines, self._footer(len(self.standings) - len(standings)))
+
+    def _footer(self, hidden: int) -> Text:
+        stats, seconds = self.stats, max(self.seconds, 1e-9)
+        busy = (stats.push_seconds + stats.answer_seconds) / seconds
+        lines = [
+            f"{stats.rows:,} trades, {short(stats.rows / seconds)}/s, engine busy {busy:.0%} of the time",
+            f"watermark {_clock(self.watermark)}, {stats.answers:,} answers"
+            + (f", {hidden} more queries need a larger window" if hidden else ""),
+            f"{short(stats.kept)} candidates kept, bound {short(stats.bound)}; "
+            f"{stats.late:,} late, {stats.partly_late:,} partly, {stats.rejected:,} rejected",
+        ]
+        return Text("\n".join(f" {line}" for line in lines), style="dim")
+
+
+def _panel(standing: Standing, width: int, rows: int) -> Panel:
+    shown = standing.rows[:rows]
+    named = any(row.partition is not None for row in shown)
+    bar = max(0, width - 4 - (38 if named else 33))
+    table = Table.grid(padding=(0, 1, 0, 0))
+    for justify in ("right", "left", "left", "right", "left", "left"):
+        table.add_column(justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    most = max((abs(row.score) for row in shown), default=0.0)
+    for row in shown:
+        move = standing.moves.get((row.partition, row.rank), "")
+        table.add_row(
+            f"{row.partition} {row.rank}" if named else f"{row.rank:2}",
+            Text(f"{move:3}", style=_style(move)),
+            Text(f"{row.id!s:5.5}", style="bold"),
+            f"{_score(row.score):>8}",
+            Text(_bar(abs(row.score) / most if most else 0.0, bar), style="cyan"),
+            Text(_clock(row.time), style="dim"),
+        )
+    return Panel(
+        table, title=standing.query.name, title_align="left", subtitle=_until(standing.until), subtitle_align="right",
+        width=width, height=rows + 2, border_style="dim",
+    )  # fmt: skip
+
+
+def _style(move: str) -> str:
+    return {"n": "yellow", "↑": "green", "↓": "red"}.get(move[:1], "")
+
+
+def _bar(share: float, width: int) -> str:
+    """Draw a bar in eighths of a character.
+
+    Examples
+    --------
+    >>> _bar(0.5, 5)
+    '██▌  '
+    """
+    eighths = round(max(0.0, min(1.0, share)) * width * 8)
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (_BLOCKS[rest] if rest else "")).ljust(width)
+
+
+def _score(score: float) -> str:
+    """Write a score in at most eight characters.
+
+    Examples
+    --------
+    >>> _score(1_234_567.0), _score(-4.211), _score(12_345.6)
+    ('1.23M', '-4.21', '12.3k')
+    """
+    size = abs(score)
+    if size >= 1e6:
+        return f"{score / 1e6:.2f}M"
+    return f"{score / 1e3:.1f}k" if size >= 1e4 else f"{score:.2f}"
+
+
+def _until(until: Moment | None) -> str | None:
+    if until is None:
+        return None
+    return f"to event {until:,}" if isinstance(until, int) else f"to {_clock(until)}"
+
+
+def _clock(moment: Moment | None) -> str:
+    if moment is None:
+        return "–"
+    return (_EPOCH + timedelta(microseconds=moment) if isinstance(moment, int) else moment).strftime("%H:%M:%S")

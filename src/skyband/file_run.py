@@ -1,0 +1,259 @@
+"""A run from files to files: what to read, which columns the answers have, and the loop between."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from skyband import algorithms
+from skyband.algorithms.base import Algorithm
+from skyband.algorithms.staircase import Staircase
+from skyband.answer import Answers
+from skyband.answer_table import TIME
+from skyband.errors import InputError, QueryError
+from skyband.expressions.bind import find_column
+from skyband.files import Stream, read
+from skyband.group import Group, Ranking
+from skyband.keys import is_text
+from skyband.local import run
+from skyband.monitor import Monitor, Sink
+from skyband.query import Query
+from skyband.rows import Source
+from skyband.stats import Stats
+from skyband.writers import STDOUT, Outputs, check, outputs
+
+_PARTITIONS = {
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "text": pa.string(),
+    "boolean": pa.bool_(),
+    "time": TIME,
+}
+WARM_ROWS = 1_000
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to run: queries, where the events are, where the answers go."""
+
+    queries: Sequence[Query]
+    inputs: Sequence[Path]
+    output: Path
+    source: Source
+    algorithm: str = "staircase"
+    watermark: str | None = None
+    late: Path | None = None
+    rejected: Path | None = None
+    overwrite: bool = False
+
+    def check(self) -> None:
+        """Refuse what can be seen to be wrong before anything is read."""
+        algorithms.find(self.algorithm)
+        targets = [path for path in (self.output, self.late, self.rejected) if path is not None]
+        for path in targets:
+            if path != self.output or str(path) != STDOUT:
+                check(path, self.overwrite)
+        if len({path.resolve() for path in targets}) < len(targets):
+            msg = "--output, --late and --rejected name the same file; give each its own"
+            raise InputError(msg)
+        counting = [query.name for query in self.queries if query.window.counts]
+        if counting and len(counting) < len(self.queries):
+            timed = next(query.name for query in self.queries if not query.window.counts)
+            msg = (
+                f"query {counting[0]!r} counts events and query {timed!r} measures time, so the starts and ends of their "
+                "windows do not go into one column; put them into two query files"
+            )
+            raise InputError(msg)
+
+
+class Watch(Protocol):
+    """Someone who looks on."""
+
+    def warming_up(self) -> AbstractContextManager[object]:
+        """Surround the first use of the kernels, which may have to be compiled."""
+
+    def seen(self, stats: Stats, share: float) -> None:
+        """Take note of the numbers so far, and of the share of the input that has been read."""
+
+
+class NoWatch:
+    """Nobody looks on."""
+
+    def warming_up(self) -> AbstractContextManager[object]:
+        """Do nothing."""
+        return nullcontext()
+
+    def seen(self, stats: Stats, share: float) -> None:
+        """Do nothing."""
+
+
+@dataclass
+class Report:
+    """How a run went; `kept` and `bound` are those of the moment when most was kept."""
+
+    stats: Stats = field(default_factory=Stats)
+    kept: int = 0
+    bound: int = 0
+    seconds: float = 0.0
+    written: int = 0
+
+    def note(self, stats: Stats) -> None:
+        """Take over the numbers."""
+        self.stats = stats
+        if stats.kept >= self.kept:
+            self.kept, self.bound = stats.kept, stats.bound
+
+
+def execute(job: Job, watch: Watch | None = None) -> Report:
+    """Run a job; its files appear when all is done, or not at all."""
+    watch = watch or NoWatch()
+    job.check()
+    whole = read(job.inputs)
+    stream = whole.select(used_columns(job.queries, job.source, whole.schema), job.source.time)
+    with outputs() as opened:
+        columns = answer_schema(job.queries, job.source, algorithms.find(job.algorithm), stream.schema)
+        answers = opened.open(None if str(job.output) == STDOUT else job.output, columns)
+        sinks = [_sink(opened, path, stream.schema) for path in (job.late, job.rejected)]
+        reading = _Reading(stream, watch)
+        with watch.warming_up():
+            reading.warm_up(job)
+        began = clock.perf_counter()
+        going = run(
+            job.queries, reading, time=job.source.time, id=job.source.id, time_unit=job.source.time_unit,
+            watermark=job.watermark, algorithm=job.algorithm, on_late=sinks[0], on_rejected=sinks[1],
+        )  # fmt: skip
+        reading.monitor = going.monitor
+        with closing(reading.batches):
+            for part in going.parts():
+                answers.write(fit(part, answers.schema))
+        reading.note()
+        report = reading.report
+        report.seconds, report.written = clock.perf_counter() - began, answers.rows
+    return report
+
+
+class _Reading:
+    """The batches of a stream on their way to a monitor, looked at as they pass."""
+
+    def __init__(self, stream: Stream, watch: Watch) -> None:
+        self.stream = stream
+        self.watch = watch
+        self.report = Report()
+        self.monitor: Monitor | None = None
+        self.batches = iter(stream)
+        self.first: list[pa.RecordBatch] = []
+
+    def warm_up(self, job: Job) -> None:
+        """Run the queries over the first few rows and forget about it: that loads or compiles the kernels."""
+        self.first = list(islice(self.batches, 1))
+        few = [batch.slice(0, WARM_ROWS) for batch in self.first]
+        source = job.source
+        for _ in run(
+            job.queries,
+            few,
+            time=source.time,
+            id=source.id,
+            time_unit=source.time_unit,
+            algorithm=job.algorithm,
+        ).parts():
+            pass
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in chain(self.first, self.batches):
+            self.first = []
+            yield batch
+            self.note()
+
+    def note(self) -> None:
+        """Pass the numbers on."""
+        if self.monitor is not None:
+            stats = self.monitor.stats()
+            self.report.note(stats)
+            self.watch.seen(stats, self.stream.done / self.stream.size)
+
+
+def _sink(opened: Outputs, path: Path | None, schema: pa.Schema) -> Sink | None:
+    if path is None:
+        return None
+    output = opened.open(path, schema)
+    return lambda batch: output.write(pa.Table.from_batches([batch]))
+
+
+# Columns in and out.
+
+
+def used_columns(queries: Sequence[Query], source: Source, schema: pa.Schema) -> list[str]:
+    """Return the columns that the queries need of a stream; all that does not fit is reported at once.
+
+    Examples
+    --------
+    >>> from skyband import Window
+    >>> q = Query("top", k=1, score="price * Volume", window=Window("1 hour"), select=("venue",))
+    >>> schema = pa.schema([(name, pa.int64()) for name in ("ts", "symbol", "price", "volume", "venue", "note")])
+    >>> used_columns([q], Source("ts", "symbol"), schema)
+    ['ts', 'symbol', 'venue', 'price', 'volume']
+    """
+    source.check(schema)
+    problems = []
+    names = [source.time, source.id]
+    for query in queries:
+        try:
+            Group(Ranking.of(query), Staircase, query.select).bind(schema, source.id)
+        except InputError as error:
+            problems.append(f"query {query.name!r}: {error}")
+            continue
+        expressions = (query.score_expression, query.where_expression, query.partition_expression)
+        used = [name for expression in expressions if expression is not None for name in expression.columns]
+        names += [*query.select, *(find_column(name, schema).name for name in used)]
+    if problems:
+        raise QueryError(problems)
+    return list(dict.fromkeys(names))
+
+
+def answer_schema(
+    queries: Sequence[Query], source: Source, algorithm: type[Algorithm], schema: pa.Schema
+) -> pa.Schema:
+    """Return the columns of all answers to queries over a stream, whichever of them come first."""
+    window = pa.int64() if queries[0].window.counts else TIME
+    fields = {"query": pa.string(), "window_start": window, "window_end": window, "rank": pa.int32()}
+    fields["id"] = pa.string() if is_text(schema.field(source.id).type) else pa.int64()
+    fields |= {"score": pa.float64(), "time": TIME}
+    partitions = [_partition_type(query, schema) for query in queries if query.partition_by is not None]
+    if partitions:
+        fields["partition"] = partitions[0] if len(set(partitions)) == 1 else pa.string()
+    if any(query.emit == "changes" for query in queries):
+        fields |= {"change": pa.string(), "previous_rank": pa.int32()}
+    fields |= {name: _plain(schema.field(name).type) for query in queries for name in query.select}
+    if any(query.emit == "early" for query in queries):
+        fields["provisional"] = pa.bool_()
+    if not algorithm.exact:
+        fields |= {"exact": pa.bool_(), "why": pa.string()}
+    return pa.schema(list(fields.items()))
+
+
+def _partition_type(query: Query, schema: pa.Schema) -> pa.DataType:
+    assert query.partition_expression is not None
+    return _PARTITIONS[query.partition_expression.bind(schema).type]
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def fit(answers: Answers, schema: pa.Schema) -> pa.Table:
+    """Return answers as a table with the given columns, NULL where they have none."""
+    table = answers.table(quality=True)
+    columns = [
+        table[column.name].cast(column.type)
+        if column.name in table.column_names
+        else pa.nulls(table.num_rows, column.type)
+        for column in schema
+    ]
+    return pa.table(columns, schema=schema)

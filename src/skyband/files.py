@@ -1,0 +1,305 @@
+"""Files and folders as one stream of record batches, read a little ahead of whoever processes it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from queue import Full, Queue
+from threading import Event, Thread
+from typing import TypeVar
+
+import pyarrow as pa
+
+from skyband.errors import InputError
+from skyband.expressions.bind import find_column
+from skyband.readers import FORMATS, PARQUET, format_of, naming, parquet_rows
+from skyband.rows import Source, event_times
+
+AHEAD = 2
+T = TypeVar("T")
+
+
+@dataclass
+class Stream:
+    """The rows of several files, one after the other.
+
+    Iterating it reads the files in a thread of its own, a few batches ahead; memory does not grow with their
+    number or size. It can be iterated more than once.
+
+    Parameters
+    ----------
+    files
+        In the order in which they are read.
+    stored
+        The columns to read, as the files hold them.
+    schema
+        The columns of the batches: as stored, but text that holds the event time becomes timestamps.
+    """
+
+    files: tuple[Path, ...]
+    stored: pa.Schema
+    schema: pa.Schema
+    done: float = field(default=0.0, compare=False)
+    """How many bytes of the files have been read."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes all files have."""
+        return sum(path.stat().st_size for path in self.files)
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows there are; None where only reading everything would tell."""
+        if any(format_of(path) is not PARQUET for path in self.files):
+            return None
+        return sum(map(parquet_rows, self.files))
+
+    def select(self, columns: Sequence[str], time: str | None = None) -> Stream:
+        """Return a stream of only some columns.
+
+        Parameters
+        ----------
+        columns
+            Their names; other cases of letters will do where that is clear.
+        time
+            The one with the event time: if it holds text, it becomes timestamps, all with or all without a zone.
+        """
+        found = [find_column(name, self.stored) for name in dict.fromkeys(columns)]
+        stored = pa.schema(list(dict.fromkeys(found)))
+        schema = stored
+        if time in stored.names and pa.types.is_string(stored.field(time).type):
+            kind = _time_type(self.files, stored.field(time))
+            schema = stored.set(stored.get_field_index(time), pa.field(time, kind))
+        return replace(self, stored=stored, schema=schema)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return ahead(self._batches(), AHEAD)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        self.done = 0.0
+        for path in self.files:
+            before, size = self.done, path.stat().st_size
+            for batch, share in _file_parts(path, self.stored):
+                self.done = before + share * size
+                if batch.num_rows:
+                    yield _conform(batch, self.schema, path)
+            self.done = before + size
+
+
+def read(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], columns: Sequence[str] | None = None
+) -> Stream:
+    """Open files and folders as one stream.
+
+    Parameters
+    ----------
+    paths
+        Parquet, CSV and JSON-lines files (the latter two also gzipped), and folders of them: read in order of
+        their names, folders within as well; what begins with a dot or an underscore is left out.
+    columns
+        Which columns to read; all of them when left out.
+
+    Raises
+    ------
+    InputError
+        For what is not there or cannot be read; while iterating, also for a file that differs from the first.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pyarrow.parquet as pq
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for day in ("mon", "tue"):
+    ...         pq.write_table(pa.table({"ts": [1, 2], "price": [3.0, 4.0]}), f"{folder}/{day}.parquet")
+    ...     stream = read(folder, ["price"])
+    ...     stream.rows, stream.schema.names, sum(batch.num_rows for batch in stream)
+    (4, ['price'], 4)
+    """
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    files = _with_content([file for path in given for file in _files(Path(path))])
+    schema = _schema_of(files[0])
+    stream = Stream(files, schema, schema)
+    return stream if columns is None else stream.select(columns)
+
+
+# Which files.
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.exists():
+        msg = f"there is no file or folder {path}"
+        raise InputError(msg)
+    if not path.is_dir():
+        if format_of(path) is None:
+            msg = f"{path} has no suffix that says how to read it; known are {_known()}"
+            raise InputError(msg)
+        return [path]
+    found = sorted(_walk(path))
+    if not found:
+        msg = f"the folder {path} holds no file to read; known suffixes are {_known()}"
+        raise InputError(msg)
+    return found
+
+
+def _known() -> str:
+    return f"{', '.join(FORMATS)}, and .gz behind those of text"
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    with naming(folder):
+        entries = sorted(folder.iterdir())
+    for entry in entries:
+        if entry.name.startswith((".", "_")):
+            continue
+        if entry.is_dir():
+            yield from _walk(entry)
+        elif format_of(entry) is not None:
+            yield entry
+
+
+def _with_content(files: Sequence[Path]) -> tuple[Path, ...]:
+    """Leave out text files without a byte: they have no rows, and no header that could differ."""
+    kept = []
+    for path in files:
+        with naming(path):
+            if format_of(path) is PARQUET or path.stat().st_size:
+                kept.append(path)
+    if not kept:
+        msg = f"there is nothing to read: {', '.join(map(str, files))} {'is' if len(files) == 1 else 'are'} empty"
+        raise InputError(msg)
+    return tuple(kept)
+
+
+# One schema.
+
+
+def _schema_of(path: Path) -> pa.Schema:
+    kind = format_of(path)
+    assert kind is not None
+    with naming(path):
+        return kind.schema(path).remove_metadata()
+
+
+def _file_parts(path: Path, stored: pa.Schema) -> Iterator[tuple[pa.RecordBatch, float]]:
+    """Read a file after a look at its columns."""
+    kind = format_of(path)
+    assert kind is not None
+    _check(path, _schema_of(path), stored, kind.typed)
+    with naming(path):
+        yield from kind.parts(path, stored)
+
+
+def _check(path: Path, found: pa.Schema, wanted: pa.Schema, typed: bool) -> None:
+    """Refuse a file that lacks a column or has another type there."""
+    for column in wanted:
+        if column.name not in found.names:
+            msg = f"{path} has no column {column.name!r}, which the files before it have; it has {', '.join(found.names)}"
+            raise InputError(msg)
+        now = found.field(column.name).type
+        if typed and now != column.type and not _both_zoned(now, column.type):
+            zones = (
+                "; all files must have a time zone there, or none" if _both_times(now, column.type) else ""
+            )
+            msg = f"{path}: column {column.name!r} is {now}, but {column.type} in the files before it{zones}"
+            raise InputError(msg)
+
+
+def _both_times(a: pa.DataType, b: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(a) and pa.types.is_timestamp(b)) and (a.tz is None) != (b.tz is None)
+
+
+def _both_zoned(a: pa.DataType, b: pa.DataType) -> bool:
+    """Tell whether these are instants of one precision: the zone they are shown in does not matter."""
+    times = pa.types.is_timestamp(a) and pa.types.is_timestamp(b)
+    return bool(times) and a.unit == b.unit and a.tz is not None and b.tz is not None
+
+
+def _conform(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.RecordBatch:
+    """Give a batch the stream's types: text becomes times, other zones the first file's."""
+    if batch.schema.equals(schema):
+        return batch
+    columns = [_cast(column, field, path) for column, field in zip(batch.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast(column: pa.Array, wanted: pa.Field, path: Path) -> pa.Array:
+    if column.type == wanted.type:
+        return column
+    try:
+        return column.cast(wanted.type)
+    except pa.ArrowInvalid as error:
+        found = str(error).split(": ", 1)[-1].strip().rstrip(".")
+        msg = f"{path}: column {wanted.name!r} is {wanted.type} in what was read before, but here: {found}"
+        raise InputError(msg) from None
+
+
+def _time_type(files: Sequence[Path], column: pa.Field) -> pa.DataType:
+    """Return which timestamps the first rows' text is: with a zone or without, as fine as need be."""
+    parts = _file_parts(files[0], pa.schema([column]))
+    sample = next((batch.column(0) for batch, _ in parts if batch.num_rows), pa.array([], column.type))
+    if sample.null_count == len(sample):
+        return column.type
+    for unit in ("us", "ns"):
+        for zone in ("UTC", None):
+            try:
+                sample.cast(pa.timestamp(unit, zone))
+            except pa.ArrowInvalid:
+                continue
+            return pa.timestamp(unit, zone)
+    return event_times(sample, Source(column.name, column.name)).type  # says what is wrong
+
+
+# A thread that reads ahead.
+
+
+class _End:
+    """The last thing in a queue: how the reading ended."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
+
+
+def ahead(items: Iterator[T], depth: int) -> Iterator[T]:
+    """Run an iterator in a thread of its own, at most `depth` items ahead.
+
+    Examples
+    --------
+    >>> list(ahead(iter("abc"), 2))
+    ['a', 'b', 'c']
+    """
+    queue: Queue[T | _End] = Queue(depth)
+    stop = Event()
+    thread = Thread(target=_fill, args=(items, queue, stop), name="skyband-reader", daemon=True)
+    thread.start()
+    try:
+        while not isinstance(item := queue.get(), _End):
+            yield item
+        if item.error is not None:
+            raise item.error
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _fill(items: Iterator[T], queue: Queue[T | _End], stop: Event) -> None:
+    end = _End()
+    try:
+        for item in items:
+            if not _put(item, queue, stop):
+                return
+    except BaseException as error:
+        end = _End(error)
+    _put(end, queue, stop)
+
+
+def _put(item: T, queue: Queue[T], stop: Event) -> bool:
+    """Wait for room; False when nobody wants the item any more."""
+    while not stop.is_set():
+        try:
+            queue.put(item, timeout=0.1)
+        except Full:
+            continue
+        return True
+    return False

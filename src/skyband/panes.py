@@ -1,0 +1,156 @@
+"""Panes: the stretches between neighbouring starts and ends of windows, and what each has lost.
+
+All events of a pane enter and leave the same windows, so what is kept can be decided pane by pane. Panes also
+remember how deep they are: what was dropped from them decides from where on a new query can be exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from skyband.errors import InputError
+from skyband.order import IntArray
+from skyband.windows import MOST_DUE, NEVER, Schedule
+
+UNTOUCHED = 2**62
+"""Depth of a pane of which nothing was ever dropped."""
+ANY_K = 2**61
+"""Depth of a pane that lost only events which the same id outdoes: any k is served."""
+
+
+class Panes:
+    """Every start and end of every window is a *cut*: between two neighbours lies one pane.
+
+    Panes are numbered along the axis; `base` is the number of the first one that is still known, so numbers
+    stay valid while old panes are forgotten and earlier ones are added. Per pane, `depth` is the least K
+    that anything of it was dropped by; per cut, `torn` says whether it goes through a pane that had lost
+    events before.
+    """
+
+    def __init__(self, schedules: Sequence[Schedule] = ()) -> None:
+        self.schedules = schedules
+        self.cuts = np.empty(0, np.int64)
+        self.base = 0
+        self.depth = np.empty(0, np.int64)
+        self.torn = np.empty(0, bool)
+        self.forgot = False
+
+    def __len__(self) -> int:
+        return max(len(self.cuts) - 1, 0)
+
+    def number(self, positions: IntArray | np.int64) -> IntArray:
+        """Return the numbers of the panes that positions lie in (which must be covered)."""
+        return np.searchsorted(self.cuts, positions, side="right") - 1 + self.base
+
+    def cover(self, low: int, high: int) -> None:
+        """Add panes so that `low` and `high` lie inside them."""
+        before = after = np.empty(0, np.int64)
+        if len(self.cuts) == 0:
+            after = self._between(low, high)
+        else:
+            if low < self.cuts[0]:
+                before = self._between(low, int(self.cuts[0]) - 1)
+                before = before[before < self.cuts[0]]
+            if high >= self.cuts[-1]:
+                after = self._between(int(self.cuts[-1]), high)
+                after = after[after > self.cuts[-1]]
+        self.cuts = np.concatenate([before, self.cuts, after])
+        self.base -= len(before)
+        lost = 0 if self.forgot else UNTOUCHED
+        self.depth = np.concatenate([np.full(len(before), lost), self.depth, np.full(len(after), UNTOUCHED)])
+        self.torn = np.concatenate([np.zeros(len(before), bool), self.torn, np.zeros(len(after), bool)])
+
+    def refine(self, schedules: Sequence[Schedule]) -> bool:
+        """Serve other schedules from now on: known panes get their cuts too; tell whether any was cut."""
+        self.schedules = schedules
+        if len(self.cuts) == 0:
+            return False
+        wanted = self._between(int(self.cuts[0]), int(self.cuts[-1]))
+        new = np.setdiff1d(wanted[(wanted > self.cuts[0]) & (wanted < self.cuts[-1])], self.cuts)
+        self.cuts = np.sort(np.concatenate([self.cuts, new]))
+        fresh = np.isin(self.cuts, new)
+        pane = np.cumsum(~fresh) - 1
+        self.depth = self.depth[pane]  # both halves of a pane have lost what it lost
+        self.torn = np.where(fresh, self.depth != UNTOUCHED, self.torn[pane])
+        return len(new) > 0
+
+    def lower(self, panes: IntArray, depth: int) -> None:
+        """Note that panes lost events which `depth` better ones outlive."""
+        np.minimum.at(self.depth, panes - self.base, depth)
+
+    def forget(self, panes: int) -> None:
+        """Forget the first panes."""
+        if panes > 0:
+            self.cuts, self.depth, self.torn = (c[panes:].copy() for c in (self.cuts, self.depth, self.torn))
+            self.base += panes
+            self.forgot = True
+
+    def exact_from(self, schedule: Schedule, frontier: int) -> int:
+        """Return the first start from which on a new query's windows miss nothing that was dropped.
+
+        Walks back from the newest window with events (none is after `frontier`) while nothing is missing.
+        """
+        if frontier == NEVER or len(self.cuts) == 0:
+            return NEVER
+        start = schedule.last_end_of(frontier) - schedule.size
+        while self._is_whole(start, frontier) and self._is_whole(start + schedule.size, frontier):
+            pane = max(int(np.searchsorted(self.cuts, start, side="right")) - 1, 0)
+            if self.depth[pane:].min() < schedule.k or (start < self.cuts[0] and self.forgot):
+                break
+            if start + schedule.size <= self.cuts[0]:
+                return NEVER
+            start -= schedule.slide
+        return start + schedule.slide
+
+    def _is_whole(self, cut: int, frontier: int) -> bool:
+        """Tell whether a window may start or end here: it cuts through no pane that lost events."""
+        if cut > frontier or cut < self.cuts[0]:
+            return True
+        place = int(np.searchsorted(self.cuts, cut, side="right")) - 1
+        return bool(not self.torn[place] if self.cuts[place] == cut else self.depth[place] == UNTOUCHED)
+
+    def state(self) -> dict[str, Any]:
+        """Return everything but the schedules, detached from the live columns."""
+        columns = {"cuts": self.cuts.copy(), "depth": self.depth.copy(), "torn": self.torn.copy()}
+        return {**columns, "base": self.base, "forgot": self.forgot}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take over what `state` returned."""
+        for name in ("cuts", "depth", "torn", "base", "forgot"):
+            setattr(self, name, state[name])
+
+    def _classes(self) -> tuple[IntArray, IntArray]:
+        """Return the cuts as residue classes: places that are `rest` modulo `slide`."""
+        pairs = [(s.phase % s.slide, s.slide) for s in self.schedules]
+        pairs += [((s.phase + s.size) % s.slide, s.slide) for s in self.schedules]
+        rest, slide = np.unique(np.array(pairs, np.int64), axis=0).T
+        return rest, slide
+
+    def _floor(self, position: int) -> int:
+        rest, slide = self._classes()
+        return int((position - (position - rest) % slide).max())
+
+    def _between(self, low: int, high: int) -> IntArray:
+        """Return all cuts from the last one at or before `low` to the first one after `high`."""
+        rest, slide = self._classes()
+        low = self._floor(low)
+        high = int((high + slide - (high - rest) % slide).min())
+        grid = gcd(*(rest - rest[0]).tolist(), *slide.tolist())
+        listed = int(np.sum((high - low) // slide + 1))
+        if listed > 4 * MOST_DUE:
+            msg = (
+                f"event time jumps from {low} to {high} (microseconds), which is {listed:,} window edges; check the unit "
+                "of the time column (time_unit), or filter out rows with impossible times"
+            )
+            raise InputError(msg)
+        if (high - low) // grid + 1 <= listed:  # a plain grid is no longer than the list, and cheaper
+            return np.arange(low, high + 1, grid, dtype=np.int64)
+        parts = [
+            np.arange(low - (low - r) % s, high + 1, s, dtype=np.int64)
+            for r, s in zip(rest.tolist(), slide.tolist(), strict=True)
+        ]
+        return np.unique(np.concatenate([part[part >= low] for part in parts]))

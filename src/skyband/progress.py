@@ -1,0 +1,142 @@
+"""What the terminal shows of a run: a notice while kernels compile, a bar while it goes on, a table at its end."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from numba.core.event import Listener, install_listener
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.status import Status
+from rich.table import Table
+
+from skyband.file_run import Report
+from skyband.stats import Stats
+
+REFRESH = 0.2
+COMPILING = "compiling kernels, first run only …"
+
+
+class _Notice(Listener):  # type: ignore[misc]  # numba carries no types
+    """Says once that kernels are being compiled, when the first of them is."""
+
+    def __init__(self, status: Status) -> None:
+        self.status = status
+        self.said = False
+
+    def on_start(self, event: object) -> None:  # noqa: ARG002 - numba's signature
+        if not self.said:
+            self.said = True
+            if not self.status.console.is_terminal:
+                self.status.console.print(COMPILING)
+            self.status.start()
+
+    def on_end(self, event: object) -> None:
+        pass
+
+
+@contextmanager
+def compiling(console: Console) -> Iterator[None]:
+    """Show a notice if kernels are compiled in the block: some ten seconds on a fresh machine, never again."""
+    status = console.status(COMPILING)
+    with install_listener("numba:compile", _Notice(status)):
+        try:
+            yield
+        finally:
+            status.stop()
+
+
+class Bar:
+    """A progress bar on a terminal; nothing where there is none.
+
+    Parameters
+    ----------
+    console
+        Where to draw.
+    quiet
+        Draw nothing at all.
+    """
+
+    def __init__(self, console: Console, quiet: bool) -> None:
+        self.console = console
+        self.quiet = quiet
+        self.shown = console.is_terminal and not quiet
+        self.progress = Progress(
+            BarColumn(bar_width=20), TaskProgressColumn(), TextColumn("{task.fields[text]}"),
+            console=console, transient=True, auto_refresh=False,
+        )  # fmt: skip
+        self.task = self.progress.add_task("", total=1.0, text="")
+        self.began = clock.perf_counter()
+        self.drawn = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.shown:
+            self.progress.stop()
+
+    @contextmanager
+    def warming_up(self) -> Iterator[None]:
+        """Surround the first use of the kernels."""
+        with nullcontext() if self.quiet else compiling(self.console):
+            yield
+        if self.shown:  # not before: two live displays do not go together
+            self.progress.start()
+        self.began = clock.perf_counter()
+
+    def seen(self, stats: Stats, share: float) -> None:
+        """Draw the numbers, a few times a second."""
+        now = clock.perf_counter()
+        if not self.shown or now - self.drawn < REFRESH:
+            return
+        self.drawn = now
+        speed = stats.rows / max(now - self.began, 1e-9)
+        text = (
+            f"{short(stats.rows)} rows, {short(speed)}/s, {short(stats.answers)} answers, "
+            f"{short(stats.kept)} kept, {short(stats.late)} late, {short(stats.rejected)} rejected"
+        )
+        self.progress.update(self.task, completed=share, text=text, refresh=True)
+
+
+def short(number: float) -> str:
+    """Write a number in few characters.
+
+    Examples
+    --------
+    >>> short(950), short(12_345), short(20_000_000)
+    ('950', '12.3k', '20.0M')
+    """
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if number >= limit:
+            return f"{number / (1e3 if unit == 'k' else limit):.1f}{unit}"
+    return f"{number:.0f}"
+
+
+def summary(report: Report, output: Path | str) -> Table:
+    """Return what came of a run as a table of two columns."""
+    stats = report.stats
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    lines = (
+        (
+            "rows",
+            f"{stats.rows:,} in {report.seconds:.2f} s, {stats.rows / max(report.seconds, 1e-9):,.0f} a second",
+        ),
+        ("late", f"{stats.late:,} missed all their windows, {stats.partly_late:,} some"),
+        ("rejected", f"{stats.rejected:,} without score, time or id"),
+        ("answers", f"{stats.answers:,} windows, {report.written:,} rows written"),
+        ("kept", f"{report.kept:,} candidates at most, bound {report.bound:,}"),
+        ("output", str(output)),
+    )
+    for line in lines:
+        table.add_row(*line)
+    return table

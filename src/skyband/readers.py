@@ -1,0 +1,216 @@
+"""One file as record batches: Parquet, CSV and JSON lines, only the wanted columns, block by block.
+
+Parquet says what its columns are. For CSV and JSON lines the first block of the first file decides, and what
+comes later must fit. Times in JSON lines are taken as text, since whether they have a time zone must not be lost.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.json as pajson
+import pyarrow.parquet as pq
+
+from skyband.errors import InputError
+
+PARQUET_ROWS = 1 << 20
+TEXT_BLOCK = 4 << 20
+
+Part = tuple[pa.RecordBatch, float]
+"""A batch, and how much of its file has been read by then, from 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """How files of one kind are read.
+
+    Parameters
+    ----------
+    schema
+        Returns the columns of a file, as it says or as its first block suggests.
+    parts
+        Yields the columns of a schema, with its types.
+    typed
+        Whether a file says itself what types it has.
+    """
+
+    schema: Callable[[Path], pa.Schema]
+    parts: Callable[[Path, pa.Schema], Iterator[Part]]
+    typed: bool
+
+
+def format_of(path: Path) -> Format | None:
+    """Return how a file is read, by its suffix; None where there is no way.
+
+    Examples
+    --------
+    >>> format_of(Path("trades.csv.gz")) is CSV, format_of(Path("trades.txt"))
+    (True, None)
+    """
+    name = path.name.lower()
+    suffix = Path(name.removesuffix(".gz")).suffix
+    if name.endswith(".gz") and suffix in (".parquet", ".pq"):
+        return None
+    return FORMATS.get(suffix)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file in whatever goes wrong while it is read."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, EOFError, gzip.BadGzipFile) as error:
+        raise InputError(f"cannot read {path}: {_reason(path, error)}") from None  # noqa: EM102
+
+
+def _reason(path: Path, error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    if path.name.lower().removesuffix(".gz").endswith((".json", ".jsonl", ".ndjson")) and (
+        found := _broken_line(path)
+    ):
+        return found
+    first = str(error).strip().splitlines()[0].rstrip(".")
+    if "Parquet" in first and "magic bytes" in first:
+        return "it is no Parquet file, or its end is missing"
+    return first.removeprefix("JSON parse error: ").split(" in row ")[0]
+
+
+def _broken_line(path: Path) -> str | None:
+    """Look for the first line that is no JSON object; Arrow's own row numbers count from its block."""
+    try:
+        with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip() and not _is_object(line):
+                    return (
+                        f"line {number:,} is no JSON object: {line[:60].decode(errors='replace').strip()!r}"
+                    )
+    except (OSError, EOFError):
+        pass
+    return None
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+# Parquet.
+
+
+def _parquet_schema(path: Path) -> pa.Schema:
+    with pq.ParquetFile(path) as file:
+        return file.schema_arrow
+
+
+def _parquet_parts(path: Path, schema: pa.Schema) -> Iterator[Part]:
+    done = 0
+    with pq.ParquetFile(path) as file:
+        total = file.metadata.num_rows
+        for batch in file.iter_batches(PARQUET_ROWS, columns=schema.names, use_threads=True):
+            done += batch.num_rows
+            yield batch.select(schema.names).replace_schema_metadata(None), done / total
+
+
+def parquet_rows(path: Path) -> int:
+    """Return how many rows a Parquet file has, from its footer."""
+    with naming(path):
+        return int(pq.read_metadata(path).num_rows)
+
+
+# Text: CSV and JSON lines.
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[pa.NativeFile, Callable[[], float]]]:
+    """Open a file, unzip it if need be; also return a function that says how much has been read."""
+    with pa.OSFile(str(path)) as raw:
+        size = max(1, raw.size())
+        stream = pa.CompressedInputStream(raw, "gzip") if path.name.lower().endswith(".gz") else raw
+        yield stream, lambda: min(1.0, raw.tell() / size)
+
+
+def _text_parts(reader: Iterator[pa.RecordBatch], done: Callable[[], float]) -> Iterator[Part]:
+    for batch in reader:
+        yield batch, done()
+
+
+def _guessed(schema: pa.Schema, change: Callable[[pa.DataType], pa.DataType]) -> pa.Schema:
+    return pa.schema([(field.name, change(field.type)) for field in schema])
+
+
+def _csv_schema(path: Path) -> pa.Schema:
+    with _opened(path) as (stream, _):
+        return _guessed(_csv(stream, None).schema, _csv_type)
+
+
+def _csv_type(kind: pa.DataType) -> pa.DataType:
+    """Leave room for what later blocks may hold: fractions of a second, text where all was empty so far."""
+    if pa.types.is_timestamp(kind) and kind.unit == "s":
+        return pa.timestamp("us", kind.tz)
+    return pa.string() if pa.types.is_null(kind) else kind
+
+
+def _csv(stream: pa.NativeFile, schema: pa.Schema | None) -> pacsv.CSVStreamingReader:
+    options = pacsv.ConvertOptions()
+    if schema is not None:
+        options.column_types = schema
+        options.include_columns = schema.names
+    return pacsv.open_csv(
+        stream, read_options=pacsv.ReadOptions(block_size=TEXT_BLOCK), convert_options=options
+    )
+
+
+def _csv_parts(path: Path, schema: pa.Schema) -> Iterator[Part]:
+    with _opened(path) as (stream, done):
+        for batch, share in _text_parts(_csv(stream, schema), done):
+            columns = [_without_blanks(column) for column in batch.columns]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema), share
+
+
+def _without_blanks(column: pa.Array) -> pa.Array:
+    """Make empty text NULL: CSV has no other way to leave a text out."""
+    if not pa.types.is_string(column.type):
+        return column
+    return pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column)
+
+
+def _json_schema(path: Path) -> pa.Schema:
+    with _opened(path) as (stream, _):
+        return _guessed(_json(stream, None).schema, _json_type)
+
+
+def _json_type(kind: pa.DataType) -> pa.DataType:
+    return pa.string() if pa.types.is_timestamp(kind) or pa.types.is_null(kind) else kind
+
+
+def _json(stream: pa.NativeFile, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+    behaviour = "infer" if schema is None else "ignore"
+    parsing = pajson.ParseOptions(explicit_schema=schema, unexpected_field_behavior=behaviour)
+    return pajson.open_json(
+        stream, read_options=pajson.ReadOptions(block_size=TEXT_BLOCK), parse_options=parsing
+    )
+
+
+def _json_parts(path: Path, schema: pa.Schema) -> Iterator[Part]:
+    with _opened(path) as (stream, done):
+        for batch, share in _text_parts(_json(stream, _guessed(schema, _json_type)), done):
+            yield batch.select(schema.names), share
+
+
+PARQUET = Format(_parquet_schema, _parquet_parts, typed=True)
+CSV = Format(_csv_schema, _csv_parts, typed=False)
+JSON = Format(_json_schema, _json_parts, typed=False)
+FORMATS = {".parquet": PARQUET, ".pq": PARQUET, ".csv": CSV, ".json": JSON, ".jsonl": JSON, ".ndjson": JSON}

@@ -1,0 +1,293 @@
+"""Tables into files: Parquet, CSV or JSON lines by suffix, part by part, and all there or not at all.
+
+Every file is written under a temporary name in its folder and gets its own name when everything is done. Times
+are ISO 8601 in UTC in text. JSON has no infinite numbers: they are written as the texts "Infinity", "-Infinity"
+and "NaN".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from skyband.errors import InputError
+
+ENOUGH_ROWS = 1 << 17
+STDOUT = "-"
+
+
+class Sheet(ABC):
+    """A file being written in one format."""
+
+    @abstractmethod
+    def write(self, table: pa.Table) -> None:
+        """Add rows."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the file."""
+
+
+class ParquetSheet(Sheet):
+    """Parquet, types as they are."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self.writer = pq.ParquetWriter(path, schema)
+
+    def write(self, table: pa.Table) -> None:
+        """Add rows as one row group."""
+        self.writer.write_table(table)
+
+    def close(self) -> None:
+        """Write the footer."""
+        self.writer.close()
+
+
+class TextSheet(Sheet):
+    """Bytes into a file, gzipped if its name says so, or to standard output."""
+
+    def __init__(self, path: Path | None, zipped: bool) -> None:
+        if path is None:
+            self.stream = pa.PythonFile(sys.stdout.buffer, mode="w")
+        else:
+            self.stream = pa.output_stream(str(path), compression="gzip" if zipped else None)
+
+    def close(self) -> None:
+        """Flush and close; standard output stays open for others."""
+        if isinstance(self.stream, pa.PythonFile):
+            sys.stdout.buffer.flush()
+        else:
+            self.stream.close()
+
+
+class CsvSheet(TextSheet):
+    """CSV with a header; text is quoted, so that empty text and nothing differ."""
+
+    def __init__(self, path: Path, schema: pa.Schema, zipped: bool) -> None:
+        super().__init__(path, zipped)
+        self.writer = pacsv.CSVWriter(self.stream, pa.schema([(f.name, _csv_type(f.type)) for f in schema]))
+
+    def write(self, table: pa.Table) -> None:
+        """Add rows."""
+        columns = [
+            column if _csv_type(column.type) == column.type else _text(column) for column in table.columns
+        ]
+        self.writer.write_table(pa.table(columns, table.column_names))
+
+    def close(self) -> None:
+        """Write what is left."""
+        self.writer.close()
+        super().close()
+
+
+class JsonSheet(TextSheet):
+    """One JSON object a line, with all columns in each."""
+
+    def __init__(self, path: Path | None, schema: pa.Schema, zipped: bool) -> None:  # noqa: ARG002 - as the others
+        super().__init__(path, zipped)
+
+    def write(self, table: pa.Table) -> None:
+        """Add rows, made column by column."""
+        if not table.num_rows:
+            return
+        cells: list[Any] = []
+        for place, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
+            cells += [
+                ("{" if place == 0 else ", ") + json.dumps(name, ensure_ascii=False) + ": ",
+                _json(column),
+            ]
+        lines = pc.binary_join_element_wise(*cells, "}\n", "")
+        self.stream.write("".join(lines.to_pylist()).encode())
+
+
+# Columns as text.
+
+
+def _csv_type(kind: pa.DataType) -> pa.DataType:
+    simple = pa.types.is_primitive(kind) and not pa.types.is_temporal(kind)
+    return kind if simple or pa.types.is_string(kind) or pa.types.is_decimal(kind) else pa.string()
+
+
+def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return times as ISO 8601, anything else that is no simple value as JSON."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        zoned = column.cast(pa.timestamp(kind.unit, "UTC")) if kind.tz else column
+        return pc.replace_substring(zoned.cast(pa.string()), " ", "T", max_replacements=1)
+    if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_large_string(kind):
+        return column.cast(pa.string())
+    if pa.types.is_dictionary(kind):
+        return column.cast(kind.value_type).cast(pa.string())
+    return pa.chunked_array(
+        [pa.array([None if v is None else _dumps(v) for v in column.to_pylist()], pa.string())]
+    )
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _json(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the values as JSON."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        made = _json_numbers(column.cast(pa.float64()))
+    elif pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        made = column.cast(pa.string())
+    elif _csv_type(kind) == kind and not pa.types.is_string(kind):
+        made = pa.chunked_array(
+            [pa.array([None if v is None else str(v) for v in column.to_pylist()], pa.string())]
+        )
+    elif _is_nested(kind):
+        made = _text(column)
+    else:
+        made = _quoted(column if pa.types.is_string(kind) else _text(column))
+    return made.fill_null("null")
+
+
+def _is_nested(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_null(kind))
+
+
+def _json_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    text = column.cast(pa.string())
+    whole = pc.match_substring_regex(text, r"^-?\d+$")
+    text = pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text)
+    for word, meant in (("inf", '"Infinity"'), ("-inf", '"-Infinity"'), ("nan", '"NaN"')):
+        text = pc.if_else(pc.equal(text, word), meant, text)
+    return text
+
+
+def _quoted(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return texts as JSON; each different one is escaped once."""
+    coded = column.combine_chunks().dictionary_encode()
+    escaped = pa.array([_dumps(value) for value in coded.dictionary.to_pylist()], pa.string())
+    return pa.chunked_array([escaped.take(coded.indices)])
+
+
+# Whole files.
+
+SHEETS: dict[str, Callable[[Path, pa.Schema, bool], Sheet]] = {
+    ".parquet": lambda path, schema, _: ParquetSheet(path, schema),
+    ".pq": lambda path, schema, _: ParquetSheet(path, schema),
+    ".csv": CsvSheet,
+    ".jsonl": JsonSheet,
+    ".ndjson": JsonSheet,
+    ".json": JsonSheet,
+}
+
+
+def check(path: Path, overwrite: bool) -> None:
+    """Refuse a place where nothing can be written, before any work is done."""
+    name = path.name.lower()
+    suffix = Path(name.removesuffix(".gz")).suffix
+    if suffix not in SHEETS or (name.endswith(".gz") and suffix in (".parquet", ".pq")):
+        msg = f"cannot tell from {path} how to write it; give it one of the suffixes {', '.join(SHEETS)}, .csv.gz or .jsonl.gz"
+        raise InputError(msg)
+    if not path.parent.is_dir():
+        msg = f"there is no folder {path.parent} to write {path.name} to; make it first"
+        raise InputError(msg)
+    if path.is_dir():
+        msg = f"{path} is a folder; name a file"
+        raise InputError(msg)
+    if path.exists() and not overwrite:
+        msg = f"{path} exists already; name another file, or add --overwrite to replace it"
+        raise InputError(msg)
+
+
+class Output:
+    """Rows on their way into one file, under a temporary name until `keep`."""
+
+    def __init__(self, path: Path | None, schema: pa.Schema) -> None:
+        self.path = path
+        self.schema = schema
+        self.rows = 0
+        self._waiting: list[pa.Table] = []
+        if path is None:
+            self._sheet: Sheet = JsonSheet(None, schema, False)
+        else:
+            name = path.name.lower()
+            self._part = path.with_name(f".{path.name}.{os.getpid()}.part")
+            make = SHEETS[Path(name.removesuffix(".gz")).suffix]
+            self._sheet = make(self._part, schema, name.endswith(".gz"))
+
+    def write(self, table: pa.Table) -> None:
+        """Add rows; small tables are gathered first, so that Parquet gets no small row groups."""
+        self.rows += table.num_rows
+        self._waiting.append(table)
+        if sum(waiting.num_rows for waiting in self._waiting) >= ENOUGH_ROWS or self.path is None:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._sheet.write(pa.concat_tables(self._waiting))
+            self._waiting = []
+
+    def close(self) -> None:
+        """End the file."""
+        self._flush()
+        self._sheet.close()
+
+    def keep(self) -> None:
+        """Give the file its name."""
+        if self.path is not None:
+            os.replace(self._part, self.path)
+
+    def drop(self) -> None:
+        """Remove what was written so far."""
+        with suppress(OSError, pa.ArrowException):  # what made the run fail matters more
+            self._sheet.close()
+        if self.path is not None:
+            self._part.unlink(missing_ok=True)
+
+
+class Outputs:
+    """The files of one run, which appear together at its end."""
+
+    def __init__(self) -> None:
+        self.all: list[Output] = []
+
+    def open(self, path: Path | None, schema: pa.Schema) -> Output:
+        """Begin one more file; None writes JSON lines to standard output."""
+        output = Output(path, schema)
+        self.all.append(output)
+        return output
+
+
+@contextmanager
+def outputs() -> Iterator[Outputs]:
+    """Keep all files if the block ends well, else none.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     target = Path(folder, "answers.jsonl")
+    ...     with outputs() as opened:
+    ...         opened.open(target, pa.schema([("x", pa.float64())])).write(pa.table({"x": [1.0, float("inf")]}))
+    ...     print(target.read_text(), end="")
+    {"x": 1.0}
+    {"x": "Infinity"}
+    """
+    made = Outputs()
+    try:
+        yield made
+        for output in made.all:
+            output.close()
+    except BaseException:
+        for output in made.all:
+            output.drop()
+        raise
+    for output in made.all:
+        output.keep()

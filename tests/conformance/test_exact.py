@@ -1,0 +1,75 @@
+"""Every algorithm of the registry equals the oracle: every window, every cut into batches, every kind of query."""
+
+from __future__ import annotations
+
+import pytest
+
+import skyband as sb
+from tests.conformance.registry import algorithms
+from tests.streams import Workload, assert_same, random_workload, replies_of, run_through
+
+SEEDS = 12
+KINDS = {
+    "any": {},
+    "events": {"distinct": None, "partitioned": False, "counts": False},
+    "best": {"distinct": "best", "counts": False},
+    "latest": {"distinct": "latest", "counts": False},
+    "partitions": {"partitioned": True},
+    "counts": {"counts": True},
+    "counts and partitions": {"counts": True, "partitioned": True, "distinct": "best"},
+    "late": {"delay": 0, "counts": False},
+    "in time": {"delay": 40, "counts": False},
+    "wait for the end": {"delay": None},
+    "many queries": {"many": 50, "n": 60},
+    "one event": {"n": 1},
+    "no event": {"n": 0},
+    "long": {"n": 400, "many": 2},
+}
+
+
+def check(algorithm: str, workload: Workload) -> None:
+    """Compare answers and counts with the oracle."""
+    truth = workload.truth()
+    monitor = sb.Monitor(workload.queries(), algorithm=algorithm, time="t", id="id")
+    answers = run_through(monitor, workload)
+    what = f"{algorithm}, seed {workload.seed}"
+    assert_same(replies_of(answers), truth.replies, what)
+    assert all(answer.exact for answer in answers), what
+    stats = monitor.stats()
+    assert (stats.rejected, stats.late, stats.partly_late) == (
+        truth.rejected,
+        truth.late,
+        truth.partly_late,
+    ), what
+    assert stats.rows == len(workload.events), what
+    assert stats.answers == len(truth.replies), what
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("algorithm", algorithms())
+def test_equals_the_oracle(algorithm: str, kind: str) -> None:
+    for seed in range(SEEDS):
+        check(algorithm, random_workload(1000 * list(KINDS).index(kind) + seed, **dict(KINDS[kind])))
+
+
+@pytest.mark.parametrize("algorithm", algorithms())
+def test_answers_do_not_depend_on_how_the_input_is_cut(algorithm: str) -> None:
+    for seed in range(SEEDS):
+        whole = random_workload(seed, delay=None)
+        for cuts in ((), tuple(range(len(whole.events))), whole.cuts):
+            check(algorithm, Workload(seed, whole.asks, whole.events, cuts, None, whole.text))
+
+
+@pytest.mark.parametrize("algorithm", algorithms())
+def test_disorder_within_the_delay_changes_nothing(algorithm: str) -> None:
+    for seed in range(SEEDS):
+        given = random_workload(seed, counts=False)
+        timed = tuple(e for e in given.events if e.time is not None)
+        width = max((e.time or 0 for e in timed), default=0) - min((e.time or 0 for e in timed), default=0)
+        found = []
+        for cuts in ((), tuple(range(len(timed)))):
+            workload = Workload(seed, given.asks, timed, cuts, width, given.text)
+            monitor = sb.Monitor(workload.queries(), algorithm=algorithm, time="t", id="id")
+            found.append(replies_of(run_through(monitor, workload)))
+            assert monitor.stats().late == monitor.stats().partly_late == 0
+        assert_same(found[0], found[1], f"{algorithm}, seed {seed}")

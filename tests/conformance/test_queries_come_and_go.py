@@ -1,0 +1,164 @@
+"""Registering, removing, changing and pausing queries while the stream runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import skyband as sb
+from tests.conformance.registry import algorithms
+from tests.oracle import Ask, Oracle, Reply
+from tests.streams import Workload, query_of, random_workload, replies_of, table_of
+
+
+def truth_of(ask: Ask, workload: Workload) -> dict[tuple[int, int], Reply]:
+    """Answer one query over the whole stream, as if it had been there from the start."""
+    oracle = Oracle([ask], workload.delay)
+    for batch in workload.batches():
+        oracle.batch(batch)
+    oracle.end()
+    return {(reply.start, reply.end): reply for reply in oracle.replies}
+
+
+@pytest.mark.parametrize("algorithm", algorithms())
+def test_whatever_is_called_exact_is(algorithm: str) -> None:
+    flags = {True: 0, False: 0}
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        workload = random_workload(seed, many=5, counts=False)
+        batches = workload.batches()
+        joins = {ask.name: int(rng.integers(0, len(batches))) for ask in workload.asks}
+        leaves = {ask.name: int(rng.integers(0, 2 * len(batches))) for ask in workload.asks}
+        monitor = sb.Monitor(algorithm=algorithm, time="t", id="id")
+        answers: list[sb.Answer] = []
+        for turn, batch in enumerate(batches):
+            for ask in workload.asks:
+                if joins[ask.name] == turn:
+                    monitor.register(query_of(ask))
+                elif leaves[ask.name] == turn > joins[ask.name]:
+                    monitor.unregister(ask.name)
+            answers += monitor.push(table_of(batch, workload.text))
+            if workload.delay is not None and monitor.newest > -(2**61):
+                answers += monitor.advance(monitor.newest - workload.delay)
+            for group in monitor.groups:
+                group.algorithm.check()
+        answers += monitor.finish()
+        for ask in workload.asks:
+            truth = truth_of(ask, workload)
+            for answer in (a for a in answers if a.query == ask.name):
+                flags[answer.exact] += 1
+                (reply,) = replies_of([answer])
+                if answer.exact:
+                    expected = truth[reply.start, reply.end].rows if (reply.start, reply.end) in truth else []
+                    assert reply.rows == expected, f"{algorithm}, seed {seed}, {ask}, [{reply.start}, {reply.end})"
+                else:
+                    assert answer.why == "warming up"
+    assert flags[True] > 5 * flags[False] > 0, f"both must occur: {flags}"
+
+
+@pytest.mark.parametrize("algorithm", algorithms())
+def test_other_queries_never_notice(algorithm: str) -> None:
+    for seed in range(25):
+        workload = random_workload(seed, many=2, delay=15)
+        stays, guest = workload.asks
+        found = []
+        for with_guest in (False, True):
+            monitor = sb.Monitor([query_of(stays)], algorithm=algorithm, time="t", id="id")
+            answers: list[sb.Answer] = []
+            for turn, batch in enumerate(workload.batches()):
+                if with_guest and turn == 1:
+                    monitor.register(query_of(replace(guest, k=50)))
+                if with_guest and turn == 3:
+                    monitor.unregister(guest.name)
+                answers += monitor.push(table_of(batch, workload.text))
+                if monitor.newest > -(2**61):
+                    answers += monitor.advance(monitor.newest - 15)
+            answers += monitor.finish()
+            found.append([(r.start, r.end, r.rows) for r in replies_of(answers) if r.query == stays.name])
+        # A guest with longer windows lets in events that are late for the one that stays: they change nothing for it.
+        assert found[0] == found[1], f"{algorithm}, seed {seed}"
+
+
+def market(rows: int = 4000, seed: int = 0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {"t": np.arange(rows), "id": rng.integers(0, 100, rows), "x": rng.normal(size=rows)}
+
+
+def part(data: dict[str, np.ndarray], a: int, b: int) -> dict[str, np.ndarray]:
+    return {name: column[a:b] for name, column in data.items()}
+
+
+def test_a_query_that_fits_is_exact_at_once_and_one_that_does_not_warms_up() -> None:
+    data = market()
+    monitor = sb.Monitor([sb.Query("big", k=20, score="x", window=sb.Window(1000, slide=100))], time="t", id="id")
+    monitor.push(part(data, 0, 2000))
+    monitor.advance(2000)
+    monitor.register(sb.Query("fits", k=10, score="x", window=sb.Window(500, slide=100)))
+    monitor.register(sb.Query("too long", k=10, score="x", window=sb.Window(2000, slide=100)))
+    monitor.register(sb.Query("too deep", k=30, score="x", window=sb.Window(500, slide=100)))
+    monitor.register(sb.Query("other score", k=1, score="-x", window=sb.Window(500, slide=100)))
+    monitor.push(part(data, 2000, 4000))
+    exact = {name: [a.end for a in monitor_answers if a.exact] for name, monitor_answers in by_query(monitor).items()}
+    assert exact["fits"][0] == 2100
+    assert exact["too long"][0] == 2900 or exact["too long"][0] == 3100  # once no window reaches what is gone
+    assert exact["too deep"][0] == 2500
+    assert exact["other score"][0] == 2500
+
+
+def by_query(monitor: sb.Monitor) -> dict[str, list[sb.Answer]]:
+    found: dict[str, list[sb.Answer]] = {}
+    for answer in monitor.advance(4000):
+        found.setdefault(answer.query, []).append(answer)
+    return found
+
+
+def test_pausing_hides_answers_and_keeps_what_they_need() -> None:
+    data = market()
+    queries = [sb.Query(n, k=3, score="x", window=sb.Window(100, slide=50)) for n in ("a", "b")]
+    monitor = sb.Monitor(queries, time="t", id="id")
+    truth = {(a.query, a.end): a.rows for a in sb.run(queries, data, time="t", id="id")}
+    monitor.push(part(data, 0, 1000))
+    monitor.advance(1000)
+    monitor.pause("a")
+    monitor.push(part(data, 1000, 2000))
+    assert {a.query for a in monitor.advance(2000)} == {"b"}
+    monitor.resume("a")
+    monitor.push(part(data, 2000, 3000))
+    answers = monitor.advance(3000)
+    assert [a.end for a in answers if a.query == "a"] == list(range(2050, 3001, 50))
+    assert all(a.exact and truth[a.query, a.end] == a.rows for a in answers)
+
+
+def test_changing_a_query_keeps_what_is_kept() -> None:
+    data = market()
+    monitor = sb.Monitor([sb.Query("a", k=20, score="x", window=sb.Window(1000, slide=100))], time="t", id="id")
+    monitor.push(part(data, 0, 2000))
+    monitor.advance(2000)
+    monitor.change(sb.Query("a", k=5, score="x", window=sb.Window(600, slide=100)))
+    monitor.push(part(data, 2000, 3000))
+    smaller = sb.Query("a", k=5, score="x", window=sb.Window(600, slide=100))
+    truth = {a.end: a.rows for a in sb.run(smaller, data, time="t", id="id")}
+    answers = monitor.advance(3000)
+    assert len(answers) == 10
+    assert all(a.exact and a.rows == truth[a.end] for a in answers)
+
+
+def test_unknown_and_double_names_are_refused() -> None:
+    query = sb.Query("a", k=1, score="x", window=sb.Window(10))
+    monitor = sb.Monitor([query], time="t", id="id")
+    with pytest.raises(sb.QueryError, match="already a query named 'a'"):
+        monitor.register(query)
+    with pytest.raises(sb.QueryError, match="no query 'b'; there are 'a'"):
+        monitor.unregister("b")
+    with pytest.raises(sb.QueryError, match="already a query named 'c'"):
+        sb.Monitor([replace(query, name="c"), replace(query, name="c")])
+
+
+def test_a_query_over_a_column_that_is_not_there_is_refused_and_changes_nothing() -> None:
+    monitor = sb.Monitor([sb.Query("a", k=1, score="x", window=sb.Window(10))], time="t", id="id")
+    monitor.push(part(market(), 0, 5))
+    with pytest.raises(sb.QueryError, match=r"query 'b': .*'y'.*(x|columns)"):
+        monitor.register(sb.Query("b", k=1, score="y", window=sb.Window(10)))
+    assert [query.name for query in monitor.queries] == ["a"]
