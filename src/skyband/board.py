@@ -116,7 +116,7 @@ class Board:
 def _panel(standing: Standing, width: int, rows: int) -> Panel:
     shown = standing.rows[:rows]
     named = any(row.partition is not None for row in shown)
-    bar = max(0, width - 4 - (38 if named else 33))
+    bar = max(0, width - 4 - (35 if named else 31))
     table = Table.grid(padding=(0, 1, 0, 0))
     for justify in ("right", "left", "left", "right", "left", "left"):
         table.add_column(justify=justify, no_wrap=True)  # type: ignore[arg-type]

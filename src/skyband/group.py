@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -14,56 +14,17 @@ from skyband.algorithms.base import Algorithm, Columns, Picks, Tally
 from skyband.answer import Answers, Block, Row
 from skyband.arena import Arena
 from skyband.changes import difference
-from skyband.errors import InputError
-from skyband.expressions import Bound, Expression
+from skyband.intake import Intake, Ranking, Seen
 from skyband.kernels.seal import gather
-from skyband.keys import Keys, is_text, move
-from skyband.order import BoolArray, IntArray, SlotArray, merit_of
-from skyband.query import Distinct, Order, Query
+from skyband.keys import Keys
+from skyband.order import BoolArray, IntArray, SlotArray
+from skyband.query import Query
 from skyband.rows import Rows
 from skyband.stats import GroupStats
 from skyband.windows import ALWAYS, NEVER, Due, Schedule
 
 WARMING_UP = "warming up"
 _NO_ROWS = np.empty(0, np.int64)
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """What queries must have in common to share one staircase."""
-
-    score: Expression
-    where: Expression | None
-    partition_by: Expression | None
-    distinct: Distinct | None
-    order: Order
-    counts: bool
-
-    @classmethod
-    def of(cls, query: Query) -> Ranking:
-        """Return how a query ranks."""
-        return cls(
-            query.score_expression, query.where_expression, query.partition_expression, query.distinct, query.order,
-            query.window.counts,
-        )  # fmt: skip
-
-    def __str__(self) -> str:
-        parts = [f"score {self.score} {self.order}"]
-        parts += [f"where {self.where}"] if self.where else []
-        parts += [f"partition by {self.partition_by}"] if self.partition_by else []
-        parts += [f"distinct {self.distinct}"] if self.distinct else []
-        return ", ".join([*parts, "count windows" if self.counts else "time windows"])
-
-
-@dataclass
-class Bounds:
-    """The ranking's expressions bound to the stream's columns."""
-
-    score: Bound
-    where: Bound | None
-    partition_by: Bound | None
-    carried: list[str]
-    text_ids: bool
 
 
 @dataclass
@@ -74,17 +35,6 @@ class Counts:
     rejected: int = 0
     late: int = 0
     partly_late: int = 0
-
-
-@dataclass
-class Seen:
-    """What became of the rows of one batch in one group: which passed, which were rejected, which came too late."""
-
-    passed: BoolArray | None
-    rejected: IntArray
-    late: IntArray = field(default_factory=lambda: _NO_ROWS)
-    partly: IntArray = field(default_factory=lambda: _NO_ROWS)
-    newest: int | None = None  # the latest time of all rows, where the group looked at all of them
 
 
 class Group:
@@ -108,19 +58,15 @@ class Group:
     ) -> None:
         self.ranking = ranking
         self.blind_to = blind_to
-        self.select = tuple(select)
         self.arena = Arena(ranking.counts)
+        self.intake = Intake(ranking, self.arena, select)
         self.algorithm = algorithm(self.arena, ranking.distinct)
         self.queries: list[Query] = []
         self.schedules: list[Schedule] = []
-        self.id_keys = Keys()
-        self.partitions = Keys()
         self.counts = Counts()
         self.first, self.last = ALWAYS, NEVER
-        self.arrived = 0
         self.previous: dict[str, list[Row]] = {}
         self.shown: dict[tuple[str, int], str] = {}
-        self.bounds: Bounds | None = None
         self.plain = False
 
     # Queries that come and go.
@@ -129,7 +75,7 @@ class Group:
         """Serve more queries, which rank as this group does; windows that end by the watermark are past."""
         for query in queries:
             schedule = Schedule.of(query)
-            schedule.closed_to = self.arrived if self.ranking.counts and self.arrived else watermark
+            schedule.closed_to = self.intake.arrived if self.ranking.counts and self.intake.arrived else watermark
             schedule.exact_from = self.algorithm.exact_from(schedule, self.last)
             if self.blind_to > NEVER:
                 seen_from = 0 if self.ranking.counts else self.blind_to + 1
@@ -150,27 +96,12 @@ class Group:
 
     # Events in.
 
-    def bind(self, schema: pa.Schema, id_column: str) -> None:
-        """Look up the columns of the expressions; InputError where one is missing or of a wrong type."""
-        missing = [name for name in self.select if name not in schema.names]
-        if missing:
-            msg = f"select names {', '.join(map(repr, missing))}; the stream's columns are {', '.join(schema.names)}"
-            raise InputError(msg)
-        ranking = self.ranking
-        self.bounds = Bounds(
-            ranking.score.bind(schema, "score"),
-            None if ranking.where is None else ranking.where.bind(schema, "filter"),
-            None if ranking.partition_by is None else ranking.partition_by.bind(schema),
-            [*self.select, *([id_column] if is_text(schema.field(id_column).type) else [])],
-            is_text(schema.field(id_column).type),
-        )
-
     def push(self, rows: Rows) -> Seen:
         """Take in one batch."""
-        columns, index, seen = self._columns(rows)
+        columns, index, seen = self.intake.columns(rows)
         tally = self._tally()
         for survivors in self.algorithm.survivors(columns, tally):
-            self.algorithm.insert(self._store(columns, survivors, rows, index))
+            self.algorithm.insert(self.intake.store(columns, survivors, rows, index))
         self.first, self.last = min(self.first, tally.first), max(self.last, tally.last)
         self._count(tally, seen, columns, index)
         kept = len(self.algorithm.kept())
@@ -178,72 +109,12 @@ class Group:
             self._compact()
         return seen
 
-    def _columns(self, rows: Rows) -> tuple[Columns, IntArray | None, Seen]:
-        """Evaluate filter and score; leave only the rows that passed and have what they need."""
-        assert self.bounds is not None
-        bounds, batch = self.bounds, rows.batch
-        passed = None if bounds.where is None else bounds.where.mask(batch)
-        score, known = bounds.score.scores(batch)
-        good = _both(rows.valid, known)
-        if self.ranking.counts:  # only events have arrival numbers, so NaN goes before they are given out
-            good = _both(good, ~np.isnan(score))
-        taken = _both(passed, good)
-        rejected = _NO_ROWS if good is None else np.flatnonzero(~good if passed is None else passed & ~good)
-        index = None if taken is None else np.flatnonzero(taken)
-        merit, time = merit_of(score, self.ranking.order), rows.time
-        if index is not None:
-            merit, time = merit[index], time[index]
-        if self.ranking.counts:
-            position = np.arange(self.arrived, self.arrived + len(merit))
-            self.arrived += len(merit)
-        else:
-            position = time
-        part, ident = self._parts(rows, index), self._ident(rows, index)
-        partitions = 1 if part is None else len(self.partitions.values) + 1
-        return Columns(merit, time, position, part, partitions, ident), index, Seen(passed, rejected)
-
-    def _parts(self, rows: Rows, index: IntArray | None) -> IntArray | None:
-        assert self.bounds is not None
-        if self.bounds.partition_by is None:
-            return None
-        values = self.bounds.partition_by.values(rows.batch)
-        part, moved = self.partitions.encode(values if index is None else values.take(pa.array(index)))
-        move(self.arena.part, moved)
-        return part
-
-    def _ident(self, rows: Rows, index: IntArray | None) -> IntArray | None:
-        if self.ranking.distinct is None:
-            return None
-        ids = rows.ids if index is None else rows.ids.take(pa.array(index))
-        if pa.types.is_integer(ids.type):
-            return ids.cast(pa.int64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
-        coded = ids if pa.types.is_dictionary(ids.type) else ids.dictionary_encode()
-        return coded.indices.cast(pa.int64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
-
     def _tally(self) -> Tally:
         if self.ranking.counts or not self.schedules:
             return Tally()
         return Tally(
             min(s.next_start for s in self.schedules),
             max(s.next_start + s.size - s.slide for s in self.schedules),
-        )
-
-    def _store(self, columns: Columns, survivors: IntArray, rows: Rows, index: IntArray | None) -> SlotArray:
-        """Put the rows that may matter into the arena, with their ids and what is carried along."""
-        assert self.bounds is not None
-        source = pa.array(survivors if index is None else index[survivors])
-        ids = rows.ids.take(source)
-        if self.bounds.text_ids:
-            key, moved = self.id_keys.encode(ids)
-            move(self.arena.key, moved)
-        else:
-            key = ids.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        payload = None
-        if self.bounds.carried:
-            payload = pa.Table.from_batches([rows.batch.select(self.bounds.carried).take(source)])
-        part = 0 if columns.part is None else columns.part[survivors]
-        return self.arena.append(
-            columns.merit[survivors], columns.time[survivors], key, part, columns.position[survivors], payload
         )
 
     def _count(self, tally: Tally, seen: Seen, columns: Columns, index: IntArray | None) -> None:
@@ -269,17 +140,13 @@ class Group:
 
     def _compact(self) -> None:
         self.algorithm.compact(self.arena.compact(self.algorithm.kept()))
-        move(self.arena.key, self.id_keys.retain(self.arena.key) if self._text_ids() else None)
-        move(self.arena.part, self.partitions.retain(self.arena.part))
-
-    def _text_ids(self) -> bool:
-        return self.bounds is not None and self.bounds.text_ids
+        self.intake.forget_unused()
 
     # Answers out.
 
     def advance(self, watermark: int) -> list[Block]:
         """Answer every window that ends by the watermark (or, counting events, by the last one)."""
-        limit = self.arrived if self.ranking.counts else watermark
+        limit = self.intake.arrived if self.ranking.counts else watermark
         return self._answer([limit] * len(self.schedules), limit)
 
     def finish(self) -> list[Block]:
@@ -332,7 +199,7 @@ class Group:
     def _look(self, slots: SlotArray) -> str:
         """Return a digest of what a provisional answer shows."""
         arena = self.arena
-        ids = self.id_keys.decode(arena.key[slots]) if self._text_ids() else arena.key[slots].tolist()
+        ids = self.intake.id_keys.decode(arena.key[slots]) if self.intake.text_ids else arena.key[slots].tolist()
         shown = repr((ids, arena.merit[slots].tolist(), arena.time[slots].tolist()))
         return blake2b(shown.encode(), digest_size=12).hexdigest()
 
@@ -355,7 +222,7 @@ class Group:
         arena, slots = self.arena, picks.slots
         payload = arena.payload()
         carried = None if payload is None else payload.take(pa.array(slots)).combine_chunks()
-        text = self._text_ids()
+        text = self.intake.text_ids
         assert not text or carried is not None
         shift = np.array([s.shift for s in self.schedules], np.int64)[due.query]
         exact_from = np.array([s.exact_from for s in self.schedules], np.int64)[due.query]
@@ -365,7 +232,7 @@ class Group:
         part = partition = None
         if self.ranking.partition_by is not None:
             part = arena.part[slots]
-            partition = pa.array(self.partitions.decode(part))
+            partition = pa.array(self.intake.partitions.decode(part))
         return Block(
             names=[query.name for query in self.queries],
             query=due.query,
@@ -373,7 +240,7 @@ class Group:
             end=due.end - shift,
             exact=(due.start >= exact_from) & self.algorithm.exact,
             offsets=picks.offsets,
-            id=_one(carried[self.bounds.carried[-1]]) if text else key,  # type: ignore[index, union-attr]
+            id=_one(carried[self.intake.bounds.carried[-1]]) if text else key,  # type: ignore[index, union-attr]
             score=score,
             time=time,
             part=part,
@@ -410,16 +277,16 @@ class Group:
         meta = {
             "queries": [query.as_dict() for query in self.queries],
             "schedules": [asdict(schedule) for schedule in self.schedules],
-            "select": self.select,
+            "select": self.intake.select,
             "counts": asdict(self.counts),
-            "extent": [self.first, self.last, self.arrived, self.blind_to],
+            "extent": [self.first, self.last, self.intake.arrived, self.blind_to],
             "shown": [[name, end, look] for (name, end), look in self.shown.items()],
             "algorithm": {name: value for name, value in algorithm.items() if name not in arrays},
         }
         tables = {f"arena/{name}": table for name, table in self.arena.state().items()}
         tables |= {f"algorithm/{name}": pa.table({"": pa.array(value)}) for name, value in arrays.items()}
         tables |= {f"previous/{name}": _as_table(rows) for name, rows in self.previous.items()}
-        for name, keys in (("ids", self.id_keys), ("partitions", self.partitions)):
+        for name, keys in (("ids", self.intake.id_keys), ("partitions", self.intake.partitions)):
             tables[f"keys/{name}"] = pa.table({"": pa.array(keys.values.tolist())})
         return meta, tables
 
@@ -432,15 +299,15 @@ class Group:
         group.queries = queries
         group.schedules = [Schedule(**given) for given in meta["schedules"]]
         group.counts = Counts(**meta["counts"])
-        group.first, group.last, group.arrived, group.blind_to = meta["extent"]
+        group.first, group.last, group.intake.arrived, group.blind_to = meta["extent"]
         group.shown = {(name, end): look for name, end, look in meta["shown"]}
         group.arena.load(dict(_under("arena/", tables)))
         group.algorithm.plan(group.schedules)
         arrays = {name: table[""].to_numpy().copy() for name, table in _under("algorithm/", tables)}
         group.algorithm.restore(meta["algorithm"] | arrays)
         group.previous = {name: _as_rows(table) for name, table in _under("previous/", tables)}
-        group.id_keys = Keys.of(tables["keys/ids"][""])
-        group.partitions = Keys.of(tables["keys/partitions"][""])
+        group.intake.id_keys = Keys.of(tables["keys/ids"][""])
+        group.intake.partitions = Keys.of(tables["keys/partitions"][""])
         return group
 
 
@@ -464,12 +331,6 @@ def _as_rows(table: pa.Table) -> list[Row]:
         values = {name.removeprefix("value/"): given.pop(name) for name in list(given) if name.startswith("value/")}
         rows.append(Row(**given, values=values))
     return rows
-
-
-def _both(a: BoolArray | None, b: BoolArray | None) -> BoolArray | None:
-    if a is None or b is None:
-        return a if b is None else b
-    return a & b
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

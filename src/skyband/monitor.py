@@ -17,7 +17,8 @@ from skyband import algorithms, snapshot
 from skyband.answer import Answers, Block
 from skyband.errors import InputError, QueryError
 from skyband.explain import explain
-from skyband.group import Group, Ranking, Seen
+from skyband.group import Group
+from skyband.intake import Ranking, Seen
 from skyband.order import IntArray
 from skyband.query import Query
 from skyband.rows import Rows, Source, TimeUnit, as_batches, microseconds_of
@@ -135,13 +136,13 @@ class Monitor:
         if self.schema is not None:
             self._check_types(self.schema, schema)
         for group in self.groups:
-            group.bind(schema, self.source.id)
+            group.intake.bind(schema, self.source.id)
             group.plain = self.source.is_plain(schema)
         self.schema = schema
 
     def _check_types(self, before: pa.Schema, schema: pa.Schema) -> None:
         """Refuse a batch whose carried columns changed their type: kept events have the old one."""
-        for name in {self.source.id, *(column for group in self.groups for column in group.select)}:
+        for name in {self.source.id, *(column for group in self.groups for column in group.intake.select)}:
             was, now = before.field(name).type, schema.field(name).type if name in schema.names else None
             if was != now:
                 found = now or "missing"
@@ -246,7 +247,7 @@ class Monitor:
             if group is None:
                 group = Group(ranking, self.algorithm, select, self.newest)
                 if self.schema is not None:
-                    group.bind(self.schema, self.source.id)
+                    group.intake.bind(self.schema, self.source.id)
                     group.plain = self.source.is_plain(self.schema)
                 self.groups.append(group)
             group.add(members, mark)
@@ -255,7 +256,7 @@ class Monitor:
 
     def _find_group(self, ranking: Ranking, select: Sequence[str]) -> Group | None:
         """Return the group that ranks so and carries these columns, if there is one."""
-        fitting = (g for g in self.groups if g.ranking == ranking and set(select) <= set(g.select))
+        fitting = (g for g in self.groups if g.ranking == ranking and set(select) <= set(g.intake.select))
         return next(fitting, None)
 
     def _check_names(self, queries: Sequence[Query]) -> None:
@@ -273,7 +274,7 @@ class Monitor:
         if self.schema is not None:
             for query in queries:
                 try:
-                    Group(Ranking.of(query), self.algorithm, query.select).bind(self.schema, self.source.id)
+                    Group(Ranking.of(query), self.algorithm, query.select).intake.bind(self.schema, self.source.id)
                 except InputError as error:
                     raise QueryError(str(error), query.name) from None
 

@@ -143,14 +143,12 @@ class Panes:
         listed = int(np.sum((high - low) // slide + 1))
         if listed > 4 * MOST_DUE:
             msg = (
-                f"event time jumps from {low} to {high} (microseconds), which is {listed:,} window edges; check the unit "
+                f"event time jumps from {low} to {high} (microseconds), {listed:,} window edges; check the unit "
                 "of the time column (time_unit), or filter out rows with impossible times"
             )
             raise InputError(msg)
         if (high - low) // grid + 1 <= listed:  # a plain grid is no longer than the list, and cheaper
             return np.arange(low, high + 1, grid, dtype=np.int64)
-        parts = [
-            np.arange(low - (low - r) % s, high + 1, s, dtype=np.int64)
-            for r, s in zip(rest.tolist(), slide.tolist(), strict=True)
-        ]
+        classes = zip(rest.tolist(), slide.tolist(), strict=True)
+        parts = [np.arange(low - (low - r) % s, high + 1, s, dtype=np.int64) for r, s in classes]
         return np.unique(np.concatenate([part[part >= low] for part in parts]))

@@ -51,9 +51,7 @@ class Source:
             if name not in schema.names:
                 near = difflib.get_close_matches(name, schema.names, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
-                msg = (
-                    f"the stream has no column {name!r} for the {what}{hint} Its columns are {', '.join(schema.names)}"
-                )
+                msg = f"the stream has no column {name!r} for the {what}; it has {', '.join(schema.names)}{hint}"
                 raise InputError(msg)
         kind = schema.field(self.time).type
         if not (pa.types.is_temporal(kind) or pa.types.is_integer(kind) or is_text(kind)) or pa.types.is_time(kind):

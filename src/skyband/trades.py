@@ -48,12 +48,12 @@ class Market:
     (True, True)
     """
 
-    def __init__(self, seed: int, rate: float = 8_000.0, symbols: int = 48) -> None:
+    def __init__(self, seed: int, rate: float = 5_000.0, symbols: int = 48) -> None:
         self.rng = np.random.default_rng(seed)
         self.names = _names(self.rng, symbols)
         activity = self.rng.pareto(1.2, symbols) + 0.2
         self.rates = rate * activity / activity.sum()
-        self.volatility = self.rng.lognormal(-9.5, 0.5, symbols)
+        self.volatility = self.rng.lognormal(-10.0, 0.4, symbols)
         self.opening = np.round(self.rng.lognormal(4.0, 0.8, symbols), 2)
         self.logs = np.log(self.opening)
         self.burst_ends = np.zeros(symbols)
@@ -83,7 +83,7 @@ class Market:
         self, symbol: IntArray, counts: IntArray, bursting: npt.NDArray[np.bool_]
     ) -> tuple[FloatArray, FloatArray]:
         """Walk each symbol's price on, trade by trade; return the prices before and at each trade."""
-        width = (self.volatility * np.where(bursting, 5.0, 1.0))[symbol]
+        width = (self.volatility * np.where(bursting, 3.0, 1.0))[symbol]
         walk = np.cumsum(width * self.rng.standard_t(3, len(symbol)))
         ends = np.cumsum(counts)
         base = np.concatenate([[0.0], walk])[ends - counts]

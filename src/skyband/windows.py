@@ -72,7 +72,7 @@ class Schedule:
             return np.empty(0, np.int64)
         if (limit - start) // self.slide >= MOST_DUE:
             msg = (
-                f"query {self.name!r} would have {(limit - start) // self.slide + 1:,} windows to answer at once, since "
+                f"query {self.name!r} would have {(limit - start) // self.slide + 1:,} windows to answer at once: "
                 f"event time jumps from {first} to {limit} (microseconds); check the unit of the time column "
                 "(time_unit), or filter out rows with impossible times"
             )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import skyband as sb
@@ -9,7 +11,7 @@ from tests.conformance.registry import algorithms
 from tests.streams import Workload, assert_same, random_workload, replies_of, run_through
 
 SEEDS = 12
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "any": {},
     "events": {"distinct": None, "partitioned": False, "counts": False},
     "best": {"distinct": "best", "counts": False},
@@ -49,7 +51,7 @@ def check(algorithm: str, workload: Workload) -> None:
 @pytest.mark.parametrize("algorithm", algorithms())
 def test_equals_the_oracle(algorithm: str, kind: str) -> None:
     for seed in range(SEEDS):
-        check(algorithm, random_workload(1000 * list(KINDS).index(kind) + seed, **dict(KINDS[kind])))
+        check(algorithm, random_workload(1000 * list(KINDS).index(kind) + seed, **KINDS[kind]))
 
 
 @pytest.mark.parametrize("algorithm", algorithms())

@@ -30,7 +30,7 @@ EVENTS = st.builds(
 
 
 @st.composite
-def asks(draw: st.DrawFn, **fixed: Any) -> Ask:
+def asks(draw: st.DrawFn, /, **fixed: Any) -> Ask:
     size = draw(st.integers(1, 25))
     counts = fixed.get("counts", draw(st.booleans()))
     ask = Ask(

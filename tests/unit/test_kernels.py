@@ -46,7 +46,7 @@ def test_keep_best_ids_keeps_each_id_once(seed: int, compiled: bool) -> None:
     n, k = 30, 1 + seed % 6
     merit, time, row = entries(seed, n)
     ident = np.random.default_rng(seed + 99).integers(0, 8, n)
-    best = {}
+    best: dict[int, tuple[float, int]] = {}
     for m, t, i in zip(merit, time, ident, strict=True):
         best[i] = max(best.get(i, (-np.inf, 0)), (m, t))
     expected = sorted(best.values(), reverse=True)

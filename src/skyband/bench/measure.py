@@ -95,18 +95,19 @@ def side_by_side(jobs: Mapping[str, Job], patience: Patience) -> dict[str, Timin
     rounds: dict[str, int] = {}
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
     for name, job in jobs.items():
-        once, results[name] = _timed(job)
+        once, results[name] = timed(job)
         if once < patience.seconds:  # else compiling was a small part of it, and once more would take too long
-            once, results[name] = _timed(job)
+            once, results[name] = timed(job)
         rounds[name] = patience.rounds(once)
     for turn in range(max(rounds.values())):
         for name, job in jobs.items():
             if turn < rounds[name]:
-                seconds[name].append(_timed(job)[0])
+                seconds[name].append(timed(job)[0])
     return {name: Timing(seconds[name], results[name]) for name in jobs}
 
 
-def _timed(job: Job) -> tuple[float, Any]:
+def timed(job: Job) -> tuple[float, Any]:
+    """Return the seconds of a job and its result."""
     gc.collect()
     began = time.perf_counter()
     result = job()

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import gcd
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -104,7 +105,7 @@ def _windows(tops: pl.DataFrame, queries: Sequence[Query], grain: int) -> Frames
 def _exploded(tops: pl.DataFrame, query: Query, grain: int) -> pl.DataFrame:
     """Copy each event into all its windows, best first, and take the head of each window."""
     start = pl.col("pane") * grain
-    first = (start - query.window.size).floordiv(query.window.slide) + 1
+    first = (start - query.window.size) // query.window.slide + 1
     windows = pl.int_ranges(first, start // query.window.slide + 1)
     copies = tops.lazy().select("id", "score", window=windows).explode("window")
     heads = copies.group_by("window", maintain_order=True).agg(pl.col("id", "score").head(query.k))
@@ -112,15 +113,18 @@ def _exploded(tops: pl.DataFrame, query: Query, grain: int) -> pl.DataFrame:
 
 
 def _filtered(tops: pl.DataFrame, query: Query, grain: int) -> pl.DataFrame:
-    """Filter each window's panes out of events in order, best first, and take the head; best for many queries."""
-    first, last = tops["pane"].min(), tops["pane"].max()
+    """Filter each window's panes out of events that are sorted best first, and take the head; best for many queries.
+
+    A window is usually full after a few times k events, so these are tried before all.
+    """
+    first, last = cast(int, tops["pane"].min()), cast(int, tops["pane"].max())
     size, slide = query.window.size // grain, query.window.slide // grain
-    windows = window_numbers(query, first * grain, last * grain).tolist()  # type: ignore[operator]
-    pane = pl.col("pane")
-    parts = [
-        tops.filter(pane.is_between(w * slide, w * slide + size - 1))
-        .head(query.k)
-        .select("id", "score", window=pl.lit(w, pl.Int64))
-        for w in windows
-    ]
-    return pl.concat(parts)
+    windows = window_numbers(query, first * grain, last * grain)
+    near = tops.head(2 * query.k * (last - first + 1) // size)
+    parts = []
+    for start in (windows * slide).tolist():
+        inside = pl.col("pane").is_between(start, start + size - 1)
+        part = near.filter(inside)
+        parts.append((part if part.height >= query.k else tops.filter(inside)).head(query.k))
+    window = pl.Series(np.repeat(windows, [part.height for part in parts]))
+    return pl.concat(parts).select("id", "score", window=window)

@@ -111,7 +111,7 @@ def _section(name: str, rows: Sequence[Row]) -> str:
     title, text = SECTIONS[name]
     found = [row for row in rows if row.experiment == plots.EXPERIMENT_OF.get(name, name)]
     if name in ("peers", "many"):
-        found = [row for row in found if (row.value == "100 queries") == (name == "many")]
+        found = [row for row in found if (row.value == "many queries") == (name == "many")]
     return f"## {title}\n\n{text}\n\n![{title}](benchmarks/{name}.svg)\n\n{_figures(found)}"
 
 
