@@ -25,7 +25,8 @@ def main() -> None:
     for answer in sb.run(query, rounds(), time="second", id="player", time_unit="s"):
         print(f"{answer.end:%M:%S}")
         for change in answer.changes:
-            print(f"  {change.row.id} {change.kind}: {change.previous_rank or '-'} to {change.rank or '-'}, {change.row.score:g} points")
+            ranks = f"{change.previous_rank or '-'} to {change.rank or '-'}"
+            print(f"  {change.row.id} {change.kind}: {ranks}, {change.row.score:g} points")
         board = fold(board, answer.changes)
         assert board == answer.rows
     print("final board:", ", ".join(f"{row.rank}. {row.id} {row.score:g}" for row in board))

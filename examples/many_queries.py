@@ -50,8 +50,9 @@ def main() -> None:
     monitor = sb.Monitor(queries(), time="time", id="sensor")
     print("first half:", feed(monitor, table[:half]), "answers,", f"{monitor.stats().kept:,} events kept")
 
-    monitor.register(sb.Query("top three", k=3, score="celsius", distinct="best", window=sb.Window("10 minutes")))
-    monitor.register(sb.Query("coldest", k=3, score="celsius", order="asc", window=sb.Window("30 minutes", slide="5 minutes")))
+    ten, thirty = sb.Window("10 minutes"), sb.Window("30 minutes", slide="5 minutes")
+    monitor.register(sb.Query("top three", k=3, score="celsius", distinct="best", window=ten))
+    monitor.register(sb.Query("coldest", k=3, score="celsius", order="asc", window=thirty))
     monitor.unregister("hottest 100 minutes")
     blob = monitor.snapshot()
     print(f"snapshot: {len(blob) // 1024} KiB")
@@ -60,7 +61,8 @@ def main() -> None:
     print("second half:", feed(monitor, table[half:]), "answers,", f"{monitor.stats().kept:,} events kept")
     for answer in monitor.finish():
         if answer.query in ("top three", "coldest"):
-            print(answer.query, f"{answer.start:%H:%M}", [row.id for row in answer.rows], "exact" if answer.exact else answer.why)
+            ids = [row.id for row in answer.rows]
+            print(f"{answer.query} from {answer.start:%H:%M}: {ids}", "exact" if answer.exact else answer.why)
 
 
 if __name__ == "__main__":

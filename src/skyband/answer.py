@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.answer_table import as_table
-from skyband.order import BoolArray, FloatArray, IntArray, rank_in_runs
+from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_runs
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Kind = Literal["entered", "left", "moved", "updated"]
@@ -63,11 +63,25 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Events:
+    """Events that answers show, column by column, each once."""
+
+    id: IntArray | pa.Array
+    score: FloatArray
+    time: IntArray
+    part: IntArray | None
+    partition: pa.Array | None
+    payload: pa.Table | None
+
+
+@dataclass(frozen=True)
 class Block:
     """Answers of one group of queries, column by column.
 
-    Per answer: which query, start and end of its window, whether it is exact. Per row: id, score, time and what
-    the query selects; the rows of answer i are ``offsets[i]`` to ``offsets[i + 1]``.
+    Per answer: which query, start and end of its window, whether it is exact. The rows of answer i are
+    ``offsets[i]`` to ``offsets[i + 1]``; each is an event, by its place in `events` (`place` None: in order).
+    An event is in many answers, so this is how answers stay small; the plain columns `id`, `score`, `time`
+    and so on are made when first asked for.
     """
 
     names: Sequence[str]
@@ -76,17 +90,51 @@ class Block:
     end: IntArray
     exact: BoolArray
     offsets: IntArray
-    id: IntArray | pa.Array
-    score: FloatArray
-    time: IntArray
-    part: IntArray | None
-    partition: pa.Array | None
-    payload: pa.Table | None
+    events: Events
+    place: SlotArray | None
     selects: Sequence[tuple[str, ...]]
     counts: bool
     provisional: bool = False
     changes: Sequence[Sequence[Change]] | None = None
     why: str | None = None
+
+    @cached_property
+    def id(self) -> IntArray | pa.Array:
+        """The id of each row."""
+        ids = self.events.id
+        if isinstance(ids, pa.Array):
+            return ids if self.place is None else ids.take(pa.array(self.place))
+        return self._column(ids)
+
+    @cached_property
+    def score(self) -> FloatArray:
+        """The score of each row."""
+        return self._column(self.events.score)
+
+    @cached_property
+    def time(self) -> IntArray:
+        """The event time of each row."""
+        return self._column(self.events.time)
+
+    @cached_property
+    def part(self) -> IntArray | None:
+        """A number for the partition of each row, if there are any."""
+        return None if self.events.part is None else self._column(self.events.part)
+
+    @cached_property
+    def partition(self) -> pa.Array | None:
+        """The partition value of each row, if there are any."""
+        values = self.events.partition
+        return values if values is None or self.place is None else values.take(pa.array(self.place))
+
+    @cached_property
+    def payload(self) -> pa.Table | None:
+        """The carried columns of each row, if there are any."""
+        carried = self.events.payload
+        return carried if carried is None or self.place is None else carried.take(pa.array(self.place))
+
+    def _column(self, values: Any) -> Any:
+        return values if self.place is None else values[self.place]
 
 
 @dataclass(frozen=True)

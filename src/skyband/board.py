@@ -89,11 +89,11 @@ class Board:
         """Draw as many panels as fit; without a height, all of them with all their rows."""
         across = max(1, min(3, width // NARROWEST))
         standings = list(self.standings.values())
-        rows = max(query.k for query in (standing.query for standing in standings))
+        rows = max(max(standing.query.k, len(standing.rows)) for standing in standings)
         if height is not None:
             down = max(1, min(-(-len(standings) // across), (height - FOOTER) // (FEWEST_ROWS + 2)))
             standings = standings[: across * down]
-            rows = max(1, (height - FOOTER) // down - 2)
+            rows = max(1, min(rows, (height - FOOTER) // down - 2))
         panels = [_panel(standing, width // across, rows) for standing in standings]
         lines = [
             Columns(panels[at : at + across], padding=0, width=width // across) for at in range(0, len(panels), across)
@@ -110,7 +110,7 @@ class Board:
             f"{short(stats.kept)} candidates kept, bound {short(stats.bound)}; "
             f"{stats.late:,} late, {stats.partly_late:,} partly, {stats.rejected:,} rejected",
         ]
-        return Text("\n".join(f" {line}" for line in lines), style="dim")
+        return Text("\n".join(f" {line}" for line in lines), style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def _panel(standing: Standing, width: int, rows: int) -> Panel:

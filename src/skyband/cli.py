@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, ParamSpec, TypeVar, cast, get_args
@@ -27,13 +28,22 @@ app = typer.Typer(
 )  # fmt: skip
 P = ParamSpec("P")
 R = TypeVar("R")
-USER_ERROR, INTERRUPTED = 2, 130
+USER_ERROR, INTERRUPTED, TERMINATED = 2, 130, 143
 DEFAULT_ALGORITHM = "staircase"
 
 
 def main() -> None:
     """Enter here from the shell."""
+    signal.signal(signal.SIGTERM, _terminated)
     app(prog_name="skyband")
+
+
+class Terminated(BaseException):
+    """Someone asked the process to end."""
+
+
+def _terminated(*_: object) -> None:
+    raise Terminated
 
 
 def careful(command: Callable[P, R]) -> Callable[P, R]:
@@ -46,9 +56,9 @@ def careful(command: Callable[P, R]) -> Callable[P, R]:
         except (SkybandError, OSError, pa.ArrowInvalid) as error:
             typer.echo(f"error: {error}", err=True)
             raise typer.Exit(USER_ERROR) from None
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Terminated) as ending:
             typer.echo("interrupted; nothing was written", err=True)
-            raise typer.Exit(INTERRUPTED) from None
+            raise typer.Exit(INTERRUPTED if isinstance(ending, KeyboardInterrupt) else TERMINATED) from None
 
     return wrapped
 

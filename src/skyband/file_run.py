@@ -14,13 +14,11 @@ import pyarrow as pa
 
 from skyband import algorithms
 from skyband.algorithms.base import Algorithm
-from skyband.algorithms.staircase import Staircase
 from skyband.answer import Answers
 from skyband.answer_table import TIME
 from skyband.errors import InputError, QueryError
 from skyband.expressions.bind import find_column
 from skyband.files import Stream, read
-from skyband.group import Group, Ranking
 from skyband.keys import is_text
 from skyband.local import run
 from skyband.monitor import Monitor, Sink
@@ -201,20 +199,31 @@ def used_columns(queries: Sequence[Query], source: Source, schema: pa.Schema) ->
     ['ts', 'symbol', 'venue', 'price', 'volume']
     """
     source.check(schema)
-    problems = []
+    problems: list[str] = []
     names = [source.time, source.id]
     for query in queries:
         try:
-            Group(Ranking.of(query), Staircase, query.select).bind(schema, source.id)
+            names += _used_by(query, schema)
         except InputError as error:
             problems.append(f"query {query.name!r}: {error}")
-            continue
-        expressions = (query.score_expression, query.where_expression, query.partition_expression)
-        used = [name for expression in expressions if expression is not None for name in expression.columns]
-        names += [*query.select, *(find_column(name, schema).name for name in used)]
     if problems:
         raise QueryError(problems)
     return list(dict.fromkeys(names))
+
+
+def _used_by(query: Query, schema: pa.Schema) -> list[str]:
+    if missing := [name for name in query.select if name not in schema.names]:
+        msg = f"select names {', '.join(map(repr, missing))}; the columns are {', '.join(schema.names)}"
+        raise InputError(msg)
+    query.score_expression.bind(schema, "score")
+    expressions = [query.score_expression]
+    if query.where_expression is not None:
+        query.where_expression.bind(schema, "filter")
+        expressions.append(query.where_expression)
+    if query.partition_expression is not None:
+        expressions.append(query.partition_expression)
+    used = [name for expression in expressions for name in expression.columns]
+    return [*query.select, *(find_column(name, schema).name for name in used)]
 
 
 def answer_schema(

@@ -132,6 +132,9 @@ def _files(path: Path) -> list[Path]:
         msg = f"there is no file or folder {path}"
         raise InputError(msg)
     if not path.is_dir():
+        if not path.is_file():
+            msg = f"{path} is neither a file nor a folder; a stream that cannot be read twice must go into a file first"
+            raise InputError(msg)
         if format_of(path) is None:
             msg = f"{path} has no suffix that says how to read it; known are {_known()}"
             raise InputError(msg)

@@ -11,13 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.algorithms.base import Algorithm, Columns, Picks, Tally
-from skyband.answer import Answers, Block, Row
+from skyband.answer import Answers, Block, Events, Row
 from skyband.arena import Arena
 from skyband.changes import difference
 from skyband.intake import Intake, Ranking, Seen
-from skyband.kernels.seal import gather
 from skyband.keys import Keys
-from skyband.order import BoolArray, IntArray, SlotArray
+from skyband.order import BoolArray, IntArray, SlotArray, merit_of
 from skyband.query import Query
 from skyband.rows import Rows
 from skyband.stats import GroupStats
@@ -199,8 +198,8 @@ class Group:
     def _look(self, slots: SlotArray) -> str:
         """Return a digest of what a provisional answer shows."""
         arena = self.arena
-        ids = self.intake.id_keys.decode(arena.key[slots]) if self.intake.text_ids else arena.key[slots].tolist()
-        shown = repr((ids, arena.merit[slots].tolist(), arena.time[slots].tolist()))
+        ids = self.intake.ids(arena.key[slots])
+        shown = repr((ids.tolist(), arena.merit[slots].tolist(), arena.time[slots].tolist()))
         return blake2b(shown.encode(), digest_size=12).hexdigest()
 
     def _blocks(self, due: Due, picks: Picks) -> list[Block]:
@@ -219,20 +218,10 @@ class Group:
         return blocks
 
     def _block(self, due: Due, picks: Picks, provisional: bool = False) -> Block:
-        arena, slots = self.arena, picks.slots
-        payload = arena.payload()
-        carried = None if payload is None else payload.take(pa.array(slots)).combine_chunks()
-        text = self.intake.text_ids
-        assert not text or carried is not None
         shift = np.array([s.shift for s in self.schedules], np.int64)[due.query]
         exact_from = np.array([s.exact_from for s in self.schedules], np.int64)[due.query]
-        sign = 1.0 if self.ranking.order == "desc" else -1.0
-        score, time, key = (np.empty(len(slots), kind) for kind in (np.float64, np.int64, np.int64))
-        gather(slots, arena.merit, arena.time, arena.key, sign, (score, time, key))
-        part = partition = None
-        if self.ranking.partition_by is not None:
-            part = arena.part[slots]
-            partition = pa.array(self.intake.partitions.decode(part))
+        # Events are in many answers: with more rows than slots, the slots are stored once and rows refer to them.
+        shared = len(picks.slots) > self.arena.size
         return Block(
             names=[query.name for query in self.queries],
             query=due.query,
@@ -240,16 +229,27 @@ class Group:
             end=due.end - shift,
             exact=(due.start >= exact_from) & self.algorithm.exact,
             offsets=picks.offsets,
-            id=_one(carried[self.intake.bounds.carried[-1]]) if text else key,  # type: ignore[index, union-attr]
-            score=score,
-            time=time,
-            part=part,
-            partition=partition,
-            payload=carried,
+            events=self._events(np.arange(self.arena.size) if shared else picks.slots),
+            place=picks.slots if shared else None,
             selects=[query.select for query in self.queries],
             counts=self.ranking.counts,
             provisional=provisional,
             why=WARMING_UP,
+        )
+
+    def _events(self, slots: SlotArray | IntArray) -> Events:
+        """Return the events in slots, detached from the arena."""
+        arena = self.arena
+        payload = arena.payload()
+        carried = None if payload is None else payload.take(pa.array(slots)).combine_chunks()
+        part = arena.part[slots] if self.ranking.partition_by is not None else None
+        return Events(
+            id=self.intake.ids(arena.key[slots]),
+            score=merit_of(arena.merit[slots], self.ranking.order),
+            time=arena.time[slots],
+            part=part,
+            partition=None if part is None else self.intake.partitions.decode(part),
+            payload=carried,
         )
 
     def _with_changes(self, block: Block) -> Block:
@@ -331,10 +331,6 @@ def _as_rows(table: pa.Table) -> list[Row]:
         values = {name.removeprefix("value/"): given.pop(name) for name in list(given) if name.startswith("value/")}
         rows.append(Row(**given, values=values))
     return rows
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _choose(picks: Picks, chosen: BoolArray) -> Picks:

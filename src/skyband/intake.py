@@ -54,7 +54,6 @@ class Bounds:
     score: Bound
     where: Bound | None
     partition_by: Bound | None
-    carried: list[str]
     text_ids: bool
 
 
@@ -93,8 +92,12 @@ class Intake:
 
     @property
     def text_ids(self) -> bool:
-        """Whether ids are text, which travels along as the last carried column."""
+        """Whether ids are text."""
         return self.bounds is not None and self.bounds.text_ids
+
+    def ids(self, keys: IntArray) -> IntArray | pa.Array:
+        """Return the ids of keys."""
+        return self.id_keys.decode(keys) if self.text_ids else keys
 
     def bind(self, schema: pa.Schema, id_column: str) -> None:
         """Look up the columns of the expressions; InputError where one is missing or of a wrong type."""
@@ -107,7 +110,6 @@ class Intake:
             ranking.score.bind(schema, "score"),
             None if ranking.where is None else ranking.where.bind(schema, "filter"),
             None if ranking.partition_by is None else ranking.partition_by.bind(schema),
-            [*self.select, *([id_column] if is_text(schema.field(id_column).type) else [])],
             is_text(schema.field(id_column).type),
         )
 
@@ -164,8 +166,8 @@ class Intake:
         else:
             key = ids.cast(pa.int64()).to_numpy(zero_copy_only=False)
         payload = None
-        if self.bounds.carried:
-            payload = pa.Table.from_batches([rows.batch.select(self.bounds.carried).take(source)])
+        if self.select:
+            payload = pa.Table.from_batches([rows.batch.select(list(self.select)).take(source)])
         part = 0 if columns.part is None else columns.part[survivors]
         return self.arena.append(
             columns.merit[survivors], columns.time[survivors], key, part, columns.position[survivors], payload

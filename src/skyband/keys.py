@@ -73,9 +73,11 @@ class Keys:
         self.values = self.values[live - 1]
         return moved
 
-    def decode(self, keys: IntArray) -> list[Any]:
+    def decode(self, keys: IntArray) -> pa.Array:
         """Return the values of keys."""
-        return [None if key == NULL_KEY else _python(self.values[key - 1]) for key in keys.tolist()]
+        if len(self.values) == 0:
+            return pa.nulls(len(keys), pa.string())
+        return pa.array(self.values).take(pa.array(keys - 1, mask=keys == NULL_KEY))
 
 
 def move(column: IntArray, moved: IntArray | None) -> None:
@@ -103,10 +105,6 @@ def _contains(known: npt.NDArray[Any], values: npt.NDArray[Any]) -> npt.NDArray[
     if values.dtype.kind == "f":
         same |= np.isnan(found) & np.isnan(values)
     return same  # type: ignore[no-any-return]
-
-
-def _python(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def is_text(kind: pa.DataType) -> bool:

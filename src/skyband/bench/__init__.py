@@ -101,7 +101,7 @@ def _check(name: str, full: bool, smoke: bool) -> None:
         raise BenchmarkError(msg)
     missing = [package for package in NEEDED if importlib.util.find_spec(package) is None]
     if missing:
-        msg = f"benchmarks need {', '.join(missing)}, not installed here; install skyband with the extra: 'skyband[bench]'"
+        msg = f"benchmarks need {', '.join(missing)}, not installed here; install the extra 'skyband[bench]'"
         raise BenchmarkError(msg)
 
 

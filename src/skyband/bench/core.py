@@ -24,6 +24,7 @@ from skyband.query import Query
 SPAN = 2_000  # seconds of event time of the usual stream
 LONG_SPAN = 20_000  # of the one for windows of up to 19,200 s
 ORDER_SPAN = 10_000  # of the one for windows of up to 9,600 s in random and in falling order
+USUAL = Patience()
 WINDOWS = [75 * 2**i for i in range(9)]
 
 
@@ -31,21 +32,23 @@ WINDOWS = [75 * 2**i for i in range(9)]
 class Scale:
     """How much of everything.
 
-    Events of the usual stream; numbers of queries to share it; how many of them the peers get; how often to repeat;
+    Events of the usual stream; numbers of queries to share it; how many of them the peers get; how often to
+    count the kept candidates during a run; how often to repeat;
     where Parquet files go (None: a temporary folder).
     """
 
     events: int = 20_000_000
     queries: tuple[int, ...] = (10, 100, 1000)
     many: int = 100
-    patience: Patience = Patience()
+    samples: int = 200
+    patience: Patience = USUAL
     data: Path | None = None
 
     @classmethod
     def of(cls, *, full: bool, smoke: bool, data: Path | None) -> Scale:
         """Return the scale that was asked for."""
         if smoke:
-            return cls(200_000, (2, 5, 10), 3, Patience(0.02, most=3), data)
+            return cls(200_000, (2, 5, 10), 3, 20, Patience(0.02, most=3), data)
         return cls(100_000_000, patience=Patience(6.0, 3, 30), data=data) if full else cls(data=data)
 
     def stream(self, scores: str = "uniform", span: int = SPAN, share: int = 1) -> pa.Table:
@@ -89,7 +92,7 @@ def window(scale: Scale) -> Iterator[Row]:
     for size, timing in timings.items():
         half = timings.get(size // 2) if size > WINDOWS[0] else None
         row = _row(timing, "window", "window_s", size, "skyband", source.num_rows)
-        row = replace(row, kept=most_kept(source, one_query(size)))
+        row = replace(row, kept=most_kept(source, one_query(size), scale.samples))
         yield row if half is None else replace(row, ratio=timing.best / half.best, baseline="half the window")
 
 
@@ -174,7 +177,7 @@ def peers(scale: Scale) -> Iterator[Row]:
 
 
 def many(scale: Scale) -> Iterator[Row]:
-    """A hundred queries at once, k up to 1,000; the peers share panes of 10 s."""
+    """Many queries at once, k up to 1,000; the peers share panes of 10 s."""
     group = many_queries(scale.many, (10, 1000), grain=10)
     small = scale.stream(share=100)
     yield from check("many queries", MANY, small, group[:10], small.num_rows)
@@ -193,16 +196,15 @@ EXPERIMENTS: dict[str, Callable[[Scale], Iterator[Row]]] = {
 }
 
 
-def most_kept(source: pa.Table, queries: Sequence[Query]) -> int:
-    """Return the most candidates kept when events come pane by pane and windows are answered as they close."""
+def most_kept(source: pa.Table, queries: Sequence[Query], samples: int) -> int:
+    """Return the most candidates kept when windows are answered as they close, counted `samples` times."""
     monitor = Monitor(queries, time="time", id="id")
-    slide = queries[0].window.slide
-    step = source["time"][1].as_py() - source["time"][0].as_py()
-    rows = max(1, slide // step)
+    rows = -(-source.num_rows // samples)
     most = 0
     for low in range(0, source.num_rows, rows):
-        monitor.push(source.slice(low, rows))
-        monitor.advance((low + rows) * step)
+        part = source.slice(low, rows)
+        monitor.push(part)
+        monitor.advance(part["time"][-1].as_py() + 1)
         most = max(most, monitor.stats().kept)
     return most
 
@@ -231,5 +233,3 @@ def _row(timing: Timing, experiment: str, parameter: str, value: object, way: st
     else:
         size = {}
     return timing.row(experiment, parameter, value, way, rows, **size)
-
-

@@ -31,7 +31,7 @@ def loop(source: pa.Table, queries: Sequence[Query]) -> Job:
         for w in windows.tolist():
             start = w * query.window.slide
             sql = (
-                f"select {w}::bigint as \"window\", id, score from {name} "
+                f'select {w}::bigint as "window", id, score from {name} '
                 f"where time >= {start} and time < {start + query.window.size} order by score desc limit {query.k}"
             )
             parts.append(connection.sql(sql).to_arrow_table())
@@ -70,7 +70,8 @@ def _connect(source: Source) -> tuple[Any, str]:
 def _windows(connection: Any, query: Query, grain: int) -> pa.Table:
     size, slide = query.window.size // grain, query.window.slide // grain
     return connection.sql(
-        f'select w as "window", unnest(max_by(id, score, {query.k})) as id, unnest(max(score, {query.k})) as score from ('
+        f'select w as "window", unnest(max_by(id, score, {query.k})) as id, '
+        f"unnest(max(score, {query.k})) as score from ("
         f"select id, score, unnest(range(floor((pane - {size}) / {slide})::bigint + 1, pane // {slide} + 1)) as w "
         f"from tops where place < {query.k}) group by w"
     ).to_arrow_table()

@@ -6,7 +6,8 @@ import csv
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -94,16 +95,28 @@ def side_by_side(jobs: Mapping[str, Job], patience: Patience) -> dict[str, Timin
     results: dict[str, Any] = {}
     rounds: dict[str, int] = {}
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
-    for name, job in jobs.items():
-        once, results[name] = timed(job)
-        if once < patience.seconds:  # else compiling was a small part of it, and once more would take too long
-            once, results[name] = timed(job)
-        rounds[name] = patience.rounds(once)
-    for turn in range(max(rounds.values())):
+    with _little_garbage():
         for name, job in jobs.items():
-            if turn < rounds[name]:
-                seconds[name].append(timed(job)[0])
+            once, results[name] = timed(job)
+            if once < patience.seconds:  # else compiling was a small part of it, and once more would take too long
+                once, results[name] = timed(job)
+            rounds[name] = patience.rounds(once)
+        for turn in range(max(rounds.values())):
+            for name, job in jobs.items():
+                if turn < rounds[name]:
+                    seconds[name].append(timed(job)[0])
     return {name: Timing(seconds[name], results[name]) for name in jobs}
+
+
+@contextmanager
+def _little_garbage() -> Iterator[None]:
+    """Keep what is there now out of garbage collections: modules alone take longer than many jobs."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def timed(job: Job) -> tuple[float, Any]:
@@ -126,7 +139,9 @@ def read_rows(path: Path) -> list[Row]:
     """Read rows back from CSV."""
     kinds = get_type_hints(Row)
     with path.open(newline="") as file:
-        return [Row(**{name: _value(text, kinds[name]) for name, text in line.items()}) for line in csv.DictReader(file)]
+        return [
+            Row(**{name: _value(text, kinds[name]) for name, text in line.items()}) for line in csv.DictReader(file)
+        ]
 
 
 def _value(text: str, kind: Any) -> Any:

@@ -32,7 +32,7 @@ def draw(rows: Sequence[Row], folder: Path, suffix: str = ".svg") -> list[Path]:
     for name, plot in PLOTS.items():
         if any(row.experiment == EXPERIMENT_OF.get(name, name) for row in rows):
             path = folder / f"{name}{suffix}"
-            with mpl.rc_context(STYLE):  # type: ignore[arg-type]
+            with mpl.rc_context(STYLE):
                 plot(rows, path)
             paths.append(path)
     return paths
@@ -50,6 +50,10 @@ def _figure(path: Path, width: float = 7.0, height: float = 3.4, panels: int = 1
 
 def _of(rows: Sequence[Row], experiment: str) -> list[Row]:
     return [row for row in rows if row.experiment == experiment]
+
+
+def _per_event(rows: Sequence[Row]) -> list[float]:
+    return [row.seconds_min * 1e9 / row.rows for row in rows]
 
 
 def _bars(axes: Any, names: Sequence[str], values: Sequence[float], labels: Sequence[str], log: bool = False) -> None:
@@ -83,7 +87,7 @@ def plot_window(rows: Sequence[Row], path: Path) -> None:
     found = _of(rows, "window")
     sizes = [int(row.value) for row in found]
     with _figure(path, 9.0, 3.4, 2) as (left, right):
-        left.plot(sizes, [row.seconds_min * 1e9 / row.rows for row in found], "o-", color=OURS)
+        left.plot(sizes, _per_event(found), "o-", color=OURS)
         left.set(title="Time per event", ylabel="ns", ylim=(0, None))
         right.plot(sizes, [row.kept or 0 for row in found], "o-", color=OURS, label="kept at most")
         theory = [expected_kept(in_window(row, LONG_SPAN)) for row in found]
@@ -109,7 +113,7 @@ def plot_order(rows: Sequence[Row], path: Path) -> None:
             found = [row for row in _of(rows, "order") if row.way == way]
             sizes = [int(row.value) for row in found]
             name = way.removeprefix("skyband, ").replace("uniform", "random") + " order"
-            axes.plot(sizes, [row.seconds_min * 1e9 / row.rows for row in found], "o-", color=colour, label=name)
+            axes.plot(sizes, _per_event(found), "o-", color=colour, label=name)
         axes.set(ylabel="ns per event", yscale="log")
         axes.legend()
         _seconds(axes, sizes)
@@ -131,7 +135,7 @@ def plot_k(rows: Sequence[Row], path: Path) -> None:
     """Time per event by k."""
     found = _of(rows, "k")
     with _figure(path, 6.0) as axes:
-        axes.plot([int(row.value) for row in found], [row.seconds_min * 1e9 / row.rows for row in found], "o-", color=OURS)
+        axes.plot([int(row.value) for row in found], _per_event(found), "o-", color=OURS)
         _log_log(axes, "k", "ns per event")
 
 
@@ -155,7 +159,8 @@ def plot_many(rows: Sequence[Row], path: Path) -> None:
     """Seconds of every way, a hundred queries."""
     found = sorted((row for row in _of(rows, "peers") if row.value == "many queries"), key=lambda row: row.seconds_min)
     with _figure(path, 7.0, 0.9 + 0.36 * len(found)) as axes:
-        _bars(axes, [row.way for row in found], [row.seconds_min for row in found], [f"{row.seconds_min:.2f} s" for row in found])
+        seconds = [row.seconds_min for row in found]
+        _bars(axes, [row.way for row in found], seconds, [f"{value:.2f} s" for value in seconds])
         axes.set_xlabel("seconds")
 
 

@@ -24,15 +24,13 @@ Frames = Mapping[str, Any]
 
 def loop(source: pa.Table, queries: Sequence[Query]) -> Job:
     """One query per window: cut it out of the sorted stream by binary search, take its top k."""
-    frame: Any = pl.from_arrow(source).select("time", "id", "score")  # type: ignore[union-attr]
+    frame: Any = pl.from_arrow(source).select("time", "id", "score")
 
     def one(query: Query) -> pl.DataFrame:
         windows, low, high = window_rows(query, frame["time"].to_numpy())
-        parts = [
-            frame.slice(low[i], high[i] - low[i]).top_k(query.k, by="score").select("id", "score", window=pl.lit(w, pl.Int64))
-            for i, w in enumerate(windows.tolist())
-        ]
-        return pl.concat(parts)
+        parts = [frame.slice(a, b - a).top_k(query.k, by="score") for a, b in zip(low, high, strict=True)]
+        window = pl.Series(np.repeat(windows, [part.height for part in parts]))
+        return pl.concat(parts).select("id", "score", window=window)
 
     return lambda: {query.name: one(query) for query in queries}
 

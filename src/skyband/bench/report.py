@@ -21,8 +21,8 @@ METHOD = """\
   answered. Times run from registering the queries to the last answer, as columns.
 - **Ratios within one run**: what is compared runs in turn (A B A B …), so that whatever disturbs the machine hits all
   alike. The figures are of the fastest round; the median is in the raw rows.
-- **Warm-up is excluded**: each way runs once or twice before it is timed. Skyband compiles its kernels when they are first
-  used (some seconds, once per installation; then they are loaded from a cache) – that is not in these figures.
+- **Warm-up is excluded**: each way runs once or twice before it is timed. Skyband compiles its kernels when they are
+  first used (some seconds, once per installation; then they are loaded from a cache): not in these figures.
 - **Same answers**: before anything is timed, all ways answer a hundredth of the stream; ids of every window must agree,
   else the benchmark stops. Peers get their data in their own form for free (DuckDB a native table, Polars a frame), are
   told that the stream is sorted, and owe no rule for ties.
@@ -47,29 +47,46 @@ Raw rows: `benchmarks/results/core.csv`, versions and machine in `core.json` bes
 LEFT_OUT = """\
 ## Left out
 
-Spark and Flink are engines for many machines; one process over columns in memory says little about them. They will be compared
-where they are at home, over files and topics, in a benchmark of their own. Systems that keep views fresh (RisingWave, Materialize, Feldera)
-need the data inside a server; comparing them fairly takes one, and is left for later too.
+Spark and Flink are engines for many machines; one process over columns in memory says little about them. They will be
+compared where they are at home, over files and topics, in a benchmark of their own. Systems that keep views fresh
+(RisingWave, Materialize, Feldera) need the data inside a server; a fair comparison takes one, and is left for later.
 """
 
 SECTIONS = {
-    "pass": ("One query against one pass over the scores", "What one query costs, in passes of `np.flatnonzero(score > t)` "
-             "over the same column; `t` lets through as many events as the panes' best 100 together."),
-    "window": ("The size of the window", "Doubling the window should cost next to nothing: what is kept grows with the "
-               "logarithm of the window."),
-    "order": ("Falling scores, the worst case", "When every event is worse than all before it, none ever beats another: "
-              "the best 100 of every pane must be kept until they expire."),
-    "queries": ("Many queries", "Random queries (size 100–1,000 s, slide 10–100 s in whole seconds, k from 10) over one "
-                "stream. With whole seconds the panes are one second long."),
-    "k": ("The size of the answer", "One query, k from 1 to 10,000."),
-    "parquet": ("Parquet files", "The same stream in 20 files (Snappy): one query over them, against only reading the "
-                "three columns with PyArrow, and against the peers. *panes* reads twice (each pane's k-th score, then "
-                "the events that reach it), *one pass* aggregates structs, *from memory* reads everything first."),
-    "peers": ("One query, other ways", "*panes*: each pane's best first, then windows over these. *loop*: one query per "
-              "window, with a tenth of the events. *naive*: Skyband's own baseline, which sorts every window, with a hundredth."),
-    "many": ("A hundred queries at once", "Sizes 100–1,000 s and slides 10–100 s in tens of seconds, k from 10 to 1,000. The "
-             "peers compute the best 1,000 of each 10 s once and share them among all queries."),
-}  # fmt: skip
+    "pass": "One query against one pass over the scores",
+    "window": "The size of the window",
+    "order": "Falling scores, the worst case",
+    "queries": "Many queries",
+    "k": "The size of the answer",
+    "parquet": "Parquet files",
+    "peers": "One query, other ways",
+    "many": "A hundred queries, other ways",
+}
+TEXTS = {
+    "pass": """\
+What one query costs, in passes of `np.flatnonzero(score > t)` over the same column; `t` lets through as many events as
+the panes' best 100 together.""",
+    "window": """\
+Doubling the window should cost next to nothing: what is kept grows with the logarithm of the window.""",
+    "order": """\
+When every event is worse than all before it, none ever beats another: the best 100 of every pane must be kept until
+they expire.""",
+    "queries": """\
+Random queries (size 100–1,000 s, slide 10–100 s in whole seconds, k from 10) over one stream. With whole seconds the
+panes are one second long.""",
+    "k": "One query, k from 1 to 10,000.",
+    "parquet": """\
+The same stream in 20 files (Snappy): one query over them, against only reading the three columns with PyArrow, and
+against the peers. *panes* reads twice (each pane's k-th score, then the events that reach it), *one pass* aggregates
+structs, *from memory* reads everything first.""",
+    "peers": """\
+*panes*: each pane's best first, then windows over these. *loop*: one query per window, with a tenth of the events.
+*naive*: Skyband's own baseline, which sorts every window, with a hundredth of the events.""",
+    "many": """\
+Sizes 100–1,000 s and slides 10–100 s in tens of seconds, k from 10 to 1,000. The peers compute the best 1,000 of each
+10 s once and share them among all queries.""",
+}
+NOTE = "<!-- Written by skyband.bench.report from the raw rows; to change it, run the benchmark. -->"
 
 
 def write(csv: Path, docs: Path) -> Path:
@@ -78,7 +95,7 @@ def write(csv: Path, docs: Path) -> Path:
     about = json.loads(csv.with_suffix(".json").read_text())
     drawn = plots.draw(rows, docs / "benchmarks")
     parts = [
-        "# Benchmarks\n\n<!-- Written by skyband.bench.report from the raw rows; change them by running the benchmark. -->",
+        f"# Benchmarks\n\n{NOTE}",
         _warning(about),
         METHOD.format(**about),
         _machine(about),
@@ -108,7 +125,7 @@ def _machine(about: dict[str, Any]) -> str:
 
 
 def _section(name: str, rows: Sequence[Row]) -> str:
-    title, text = SECTIONS[name]
+    title, text = SECTIONS[name], TEXTS[name]
     found = [row for row in rows if row.experiment == plots.EXPERIMENT_OF.get(name, name)]
     if name in ("peers", "many"):
         found = [row for row in found if (row.value == "many queries") == (name == "many")]
@@ -117,7 +134,9 @@ def _section(name: str, rows: Sequence[Row]) -> str:
 
 def _figures(rows: Sequence[Row]) -> str:
     kept = any(row.kept for row in rows)
-    head = (rows[0].parameter, "way", "events", "seconds", "M events/s", "ratio", "against") + (("kept",) if kept else ())
+    head = (rows[0].parameter, "way", "events", "seconds", "M events/s", "ratio", "against") + (
+        ("kept",) if kept else ()
+    )
     lines = (
         (
             row.value, row.way, f"{row.rows:,}", f"{row.seconds_min:.4f}", f"{row.events_per_s / 1e6:,.3g}",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ from skyband.monitor import Monitor
 from skyband.order import IntArray
 from skyband.query import Query
 
-Source = pa.Table | Sequence[Path]
+Source: TypeAlias = "pa.Table | Sequence[Path]"
 Way = Callable[[Any, Sequence[Query]], Job]
 
 

@@ -215,17 +215,6 @@ def pick(
 
 
 @jit
-def gather(slots: Any, merit: Any, time: Any, key: Any, sign: Any, out: Any) -> None:
-    """Write the scores, times and keys of slots."""
-    scores, times, keys = out
-    for i in range(slots.size):
-        slot = slots[i]
-        scores[i] = sign * merit[slot]
-        times[i] = time[slot]
-        keys[i] = key[slot]
-
-
-@jit
 def seal(
     events: Any, codes: Any, mode: Any, bands: Any, m: Any, fresh: Any, cuts: Any, first: Any, queries: Any,
     due: Any, depth: Any, picks: Any, offsets: Any,

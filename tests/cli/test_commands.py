@@ -1,0 +1,135 @@
+"""The smaller commands."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+import skyband as sb
+from skyband.board import Board
+from skyband.demo import QUERIES, run_demo
+from skyband.trades import Market
+from tests.cli.conftest import Invoke
+
+
+def test_version(invoke: Invoke) -> None:
+    assert invoke("--version").stdout == f"skyband {sb.__version__}\n"
+
+
+def test_python_dash_m() -> None:
+    done = subprocess.run([sys.executable, "-m", "skyband", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"skyband {sb.__version__}\n"
+
+
+def test_algorithms_lists_them_all(invoke: Invoke) -> None:
+    shown = invoke("algorithms")
+    assert shown.exit_code == 0
+    listed = json.loads(invoke("algorithms", "--json").stdout)
+    assert [one["name"] for one in listed] == list(sb.ALGORITHMS)
+    assert [one["name"] for one in listed if one["default"]] == ["staircase"]
+    assert all(one["name"] in shown.stdout for one in listed)
+
+
+def test_explain_needs_no_data(queries: Path, invoke: Invoke) -> None:
+    shown = invoke("explain", queries)
+    assert shown.exit_code == 0
+    assert "2 queries in 2 groups, algorithm 'staircase'" in shown.stdout
+    assert "top: best 3 over Window('1 minute', slide='20 seconds')" in shown.stdout
+    assert "naive" in invoke("explain", queries, "--algorithm", "naive").stdout
+
+
+def test_explain_reports_mistakes(tmp_path: Path, invoke: Invoke) -> None:
+    result = invoke("explain", tmp_path / "no.toml")
+    assert result.exit_code == 2
+    assert "no such file" in result.stderr
+
+
+# The demo.
+
+
+def test_the_demo_shows_its_end_where_there_is_no_terminal(tmp_path: Path, invoke: Invoke) -> None:
+    output = tmp_path / "answers.parquet"
+    result = invoke("demo", "--seconds", 1, "--output", output)
+    assert result.exit_code == 0, result.output
+    assert "\x1b" not in result.output
+    for query in QUERIES:
+        assert query.name in result.stdout
+    assert "candidates kept" in result.stdout
+    assert "rejected" in result.stdout
+    answers = pq.read_table(output)
+    assert answers.num_rows
+    assert set(answers["query"].to_pylist()) == {query.name for query in QUERIES if not query.window.counts}
+    assert invoke("demo", "--seconds", 1, "--output", output).exit_code == 2
+
+
+def test_the_demo_draws_in_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console(force_terminal=True, width=80, height=24)
+    run_demo(console, seconds=2, output=None, seed=1, fast=True)
+    shown = capsys.readouterr().out
+    assert "\x1b[?1049h" in shown  # a screen of its own, left at the end
+    assert "\x1b[?1049l" in shown
+    assert "more queries need a larger window" in shown
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (140, 40), (40, 10), (200, 60)])
+def test_the_board_fits_its_terminal(width: int, height: int) -> None:
+    board, monitor = Board(QUERIES), sb.Monitor(QUERIES, time="ts", id="symbol")
+    market = Market(5)
+    for _ in range(3):
+        board.update(monitor.push(market.next(15.0)))
+        board.update(monitor.advance(monitor.newest))
+    board.note(monitor.stats(), monitor.watermark)
+    console = Console(width=width, height=height, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(board.render(width, height))
+    lines = console.export_text().splitlines()
+    assert len(lines) <= height
+    assert max(map(len, lines)) <= width
+    assert any("new" in line or "↑" in line for line in lines)
+
+
+def test_the_market_has_late_and_broken_rows() -> None:
+    monitor = sb.Monitor(QUERIES[:1], time="ts", id="symbol")
+    market = Market(3, rate=500)
+    for _ in range(40):
+        monitor.push(market.next(10.0))
+        monitor.advance(monitor.newest - 5_000_000)
+    stats = monitor.stats()
+    assert stats.late
+    assert stats.partly_late
+    assert stats.rejected
+
+
+# Benchmarks.
+
+
+def test_bench_calls_the_benchmark_with_its_options(
+    tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[Any] = []
+    fake = types.ModuleType("skyband.bench")
+    fake.run = lambda name, **options: called.append((name, options))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "skyband.bench", fake)
+    result = invoke("bench", "core", "--data", tmp_path, "--smoke")
+    assert result.exit_code == 0, result.output
+    assert called == [("core", {"data": tmp_path, "output": None, "full": False, "smoke": True})]
+    assert "choose one" in invoke("bench", "core", "--full", "--smoke").stderr
+
+
+def test_bench_says_what_is_missing(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: object, **__: object) -> None:
+        raise ModuleNotFoundError(name="polars")
+
+    fake = types.ModuleType("skyband.bench")
+    fake.run = run  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "skyband.bench", fake)
+    result = invoke("bench", "core")
+    assert result.exit_code == 2
+    assert "need the package 'polars'; install it with: pip install 'skyband[bench]'" in result.stderr
