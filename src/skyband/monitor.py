@@ -136,7 +136,10 @@ class Monitor:
         if self.schema is not None:
             self._check_types(self.schema, schema)
         for group in self.groups:
-            group.intake.bind(schema, self.source.id)
+            try:
+                group.intake.bind(schema, self.source.id)
+            except InputError as error:
+                raise QueryError(str(error), group.queries[0].name) from None
             group.plain = self.source.is_plain(schema)
         self.schema = schema
 

@@ -183,7 +183,7 @@ def as_batches(data: Any, rows: int) -> Iterable[pa.RecordBatch]:
     if hasattr(data, "__arrow_c_stream__") or isinstance(data, pa.RecordBatchReader):
         reader = data if isinstance(data, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(data)
         for batch in reader:
-            yield from as_batches(batch, rows)
+            yield from as_batches(_without_views(batch), rows)
         return
     if hasattr(data, "to_arrow"):
         yield from as_batches(data.to_arrow(), rows)
@@ -198,6 +198,14 @@ def as_batches(data: Any, rows: int) -> Iterable[pa.RecordBatch]:
         )
         raise InputError(msg)
     yield from _from_items(data, rows)
+
+
+def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Turn text views, which Polars makes and Arrow computes little with, into plain text."""
+    kinds = [pa.large_string() if kind == pa.string_view() else kind for kind in batch.schema.types]
+    if kinds == batch.schema.types:
+        return batch
+    return batch.cast(pa.schema(list(zip(batch.schema.names, kinds, strict=True))))
 
 
 def _from_items(items: Iterable[Any], rows: int) -> Iterable[pa.RecordBatch]:

@@ -54,3 +54,14 @@ def anchors(page: Path) -> set[str]:
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     heads = re.findall(r"^#{1,6} +(.+?)\s*$", text, flags=re.MULTILINE)
     return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", head.lower()).strip()) for head in heads}
+
+
+def test_wrong_output_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text("```python\nprint(1)\n```\n\n```text\n2\n```\n")
+    with pytest.raises(AssertionError, match=r"page\.md, line 5 says"):
+        run_page(page)
+    page.write_text("```console\n$ skyband explain nowhere.toml\n```\n")
+    with pytest.raises(AssertionError, match="cannot read"):
+        run_page(page)

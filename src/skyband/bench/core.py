@@ -48,7 +48,7 @@ class Scale:
     def of(cls, *, full: bool, smoke: bool, data: Path | None) -> Scale:
         """Return the scale that was asked for."""
         if smoke:
-            return cls(200_000, (2, 5, 10), 3, 20, Patience(0.02, most=3), data)
+            return cls(200_000, (2, 5, 10), 3, 20, Patience(0.0), data)
         return cls(100_000_000, patience=Patience(6.0, 3, 30), data=data) if full else cls(data=data)
 
     def stream(self, scores: str = "uniform", span: int = SPAN, share: int = 1) -> pa.Table:

@@ -1,0 +1,143 @@
+"""Answers as rows and as tables; stats and explain."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import skyband as sb
+
+ROWS = [
+    {"t": datetime(2024, 1, 1, 0, 0, s, tzinfo=UTC), "id": f"i{s % 3}", "x": float(s * 7 % 10), "venue": "NB"[s % 2]}
+    for s in range(20)
+]
+TEN = sb.Window("10 seconds", slide="5 seconds")
+
+
+def test_rows_have_rank_id_score_time_and_selected_columns() -> None:
+    query = sb.Query("q", k=2, score="x", window=TEN, select=("venue",))
+    row = next(iter(sb.run(query, ROWS, time="t", id="id"))).rows[0]
+    assert (row.rank, row.id, row.score, row.venue) == (1, "i1", 8.0, "N")
+    assert row.time == datetime(2024, 1, 1, 0, 0, 4, tzinfo=UTC)
+    with pytest.raises(AttributeError, match="no column 'price'; it has rank, id, score, time, partition, venue"):
+        _ = row.price
+
+
+def test_an_answer_says_from_which_prefix_it_is() -> None:
+    query = sb.Query("q", k=1, score="x", window=TEN)
+    monitor = sb.Monitor([query], time="t", id="id")
+    monitor.push(ROWS[:15])
+    (answer, *_) = monitor.advance(datetime(2024, 1, 1, 0, 0, 10, tzinfo=UTC))
+    assert answer.watermark == datetime(2024, 1, 1, 0, 0, 10, tzinfo=UTC)
+    assert answer.batch == 1
+    assert answer.exact
+    assert answer.why is None
+    assert not answer.provisional
+
+
+def test_the_table_has_the_same_rows_as_the_answers() -> None:
+    queries = [
+        sb.Query("a", k=2, score="x", window=TEN, select=("venue",)),
+        sb.Query("b", k=3, score="-x", window=TEN, partition_by="venue"),
+        sb.Query("c", k=1, score="x", window=sb.Window("4 seconds"), order="asc"),
+    ]
+    expected = [
+        (a.query, a.start, a.end, r.rank, r.id, r.score, r.time, r.partition, r.values.get("venue"))
+        for a in sb.run(queries, ROWS, time="t", id="id")
+        for r in a.rows
+    ]
+    table = sb.run(queries, ROWS, time="t", id="id").table()
+    names = ["query", "window_start", "window_end", "rank", "id", "score", "time", "partition", "venue"]
+    assert set(names) == set(table.column_names)
+    assert [tuple(row[name] for name in names) for row in table.to_pylist()] == expected
+    assert table.schema.field("window_end").type == pa.timestamp("us", "UTC")
+    assert table.column_names[:7] == names[:7]
+
+
+def test_the_table_of_changes() -> None:
+    query = sb.Query("a", k=2, score="x", window=TEN, emit="changes")
+    table = sb.run(query, ROWS, time="t", id="id").table()
+    assert {"change", "previous_rank"} <= set(table.column_names)
+    left = [row for row in table.to_pylist() if row["change"] == "left"]
+    assert left
+    assert all(row["rank"] is None and row["previous_rank"] for row in left)
+    assert {row["change"] for row in table.to_pylist()} == {"entered", "left", "moved"}
+
+
+def test_the_table_with_quality() -> None:
+    query = sb.Query("a", k=2, score="x", window=TEN)
+    (part,) = sb.run(query, ROWS, time="t", id="id").parts()
+    table = part.table(quality=True)
+    assert table["exact"].to_pylist() == [True] * table.num_rows
+    assert table["why"].null_count == table.num_rows
+    assert not any(table["provisional"].to_pylist())
+
+
+def test_time_and_count_windows_do_not_go_into_one_table() -> None:
+    queries = [sb.Query("a", k=1, score="x", window=TEN), sb.Query("b", k=1, score="x", window=sb.Window("5 events"))]
+    monitor = sb.Monitor(queries, time="t", id="id")
+    parts = [monitor.push(ROWS), monitor.finish()]
+    assert [a.query for part in parts for a in part].count("b") == 4
+    monitor = sb.Monitor(queries, time="t", id="id")
+    monitor.push(ROWS[:3])
+    with pytest.raises(sb.InputError, match="run them apart"):
+        monitor.finish().table()
+
+
+def test_answers_are_a_sequence_in_order_of_window_ends() -> None:
+    queries = [sb.Query("b", k=1, score="x", window=TEN), sb.Query("a", k=1, score="-x", window=sb.Window("5 seconds"))]
+    monitor = sb.Monitor(queries, time="t", id="id")
+    monitor.push(ROWS)
+    answers = monitor.finish()
+    assert [(a.end.second, a.query) for a in answers] == sorted(  # type: ignore[union-attr]
+        ((a.end.second, a.query) for a in answers),  # type: ignore[union-attr]
+        key=lambda pair: (pair[0], ["b", "a"].index(pair[1])),
+    )
+    assert answers[0] == answers[:1][0]
+    assert answers[-1].end == max(a.end for a in answers)  # type: ignore[type-var]
+    assert repr(answers) == f"<{len(answers)} answers, {answers.rows} rows>"
+
+
+def test_rows_that_refer_to_shared_events_equal_plain_ones() -> None:
+    rng = np.random.default_rng(1)
+    data = {"t": np.arange(2000), "id": rng.integers(0, 9, 2000), "x": rng.normal(size=2000)}
+    query = sb.Query("a", k=30, score="x", window=sb.Window(500, slide=1))
+    whole = sb.run(query, data, time="t", id="id")
+    (part,) = whole.parts()
+    assert part.blocks[0].place is not None, "with so many rows, events are stored once"
+    bits = sb.run(query, data, time="t", id="id", watermark=0)
+    bits._batches = iter(pa.table(data).to_batches(max_chunksize=10))
+    parts = list(bits.parts())
+    assert parts[100].blocks[0].place is None
+    assert pa.concat_tables([p.table() for p in parts]).equals(part.table())
+
+
+def test_stats_and_explain() -> None:
+    queries = [
+        sb.Query("a", k=2, score="x", window=TEN),
+        sb.Query("b", k=9, score="x", window=sb.Window("5 seconds")),
+        sb.Query("c", k=1, score="x * 2", window=TEN, where="venue = 'N'"),
+    ]
+    monitor = sb.Monitor(queries, time="t", id="id")
+    monitor.push(ROWS)
+    monitor.advance(datetime(2024, 1, 1, 0, 0, 12, tzinfo=UTC))
+    stats = monitor.stats()
+    assert (stats.rows, stats.batches, len(stats.groups)) == (20, 1, 2)
+    assert stats.groups[0].queries == ("a", "b")
+    assert stats.groups[1].events == 10
+    assert 0 < stats.kept <= stats.bound
+    assert stats.push_seconds > 0
+    assert stats.answer_seconds > 0
+    assert stats.answers == 2 * 2 + 2
+    text = monitor.explain()
+    for part in (
+        "3 queries in 2 groups, algorithm 'staircase'",
+        "group 2: score",
+        "where",
+        "because of 'b'",
+        "panes of 5",
+    ):
+        assert part in text

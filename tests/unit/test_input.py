@@ -1,0 +1,195 @@
+"""What events may come as, and what is said of input that cannot be used."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import skyband as sb
+
+QUERY = sb.Query("q", k=2, score="x", window=sb.Window("10 seconds"))
+SECONDS = [1, 2, 3, 11, 12]
+TIMES = [datetime(2024, 1, 1, tzinfo=UTC) + timedelta(seconds=s) for s in SECONDS]
+SCORES = [1.0, 5.0, 3.0, 2.0, 4.0]
+NAMES = ["a", "b", "c", "d", "e"]
+TABLE = pa.table({"t": pa.array(TIMES, pa.timestamp("us", "UTC")), "id": NAMES, "x": SCORES})
+EXPECTED = [["b", "c"], ["e", "d"]]
+
+
+def ids(source: Any, **options: Any) -> list[list[Any]]:
+    return [[row.id for row in answer.rows] for answer in sb.run(QUERY, source, time="t", id="id", **options)]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(lambda: TABLE, id="table"),
+        pytest.param(lambda: TABLE.to_batches()[0], id="batch"),
+        pytest.param(lambda: TABLE.to_reader(max_chunksize=2), id="reader"),
+        pytest.param(lambda: TABLE.to_pandas(), id="pandas"),
+        pytest.param(lambda: pl.from_arrow(TABLE), id="polars"),
+        pytest.param(lambda: TABLE.to_pylist(), id="dicts"),
+        pytest.param(lambda: (row for row in TABLE.to_pylist()), id="generator of dicts"),
+        pytest.param(lambda: iter(TABLE.to_batches(max_chunksize=1)), id="generator of batches"),
+        pytest.param(lambda: [TABLE.slice(0, 2).to_pandas(), TABLE.slice(2).to_pandas()], id="list of frames"),
+        pytest.param(lambda: TABLE.to_pydict(), id="dict of columns"),
+        pytest.param(
+            lambda: [TABLE.slice(0, 4).to_pydict(), TABLE.slice(4).to_pydict()], id="list of dicts of columns"
+        ),
+    ],
+)
+def test_sources(source: Any) -> None:
+    assert ids(source()) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(TIMES, pa.timestamp("s", "UTC")),
+        pa.array(TIMES, pa.timestamp("ms", "UTC")),
+        pa.array(TIMES, pa.timestamp("ns", "UTC")),
+        pa.array(TIMES, pa.timestamp("us", "America/New_York")),
+        pa.array([t.replace(tzinfo=None) for t in TIMES], pa.timestamp("us")),
+        pa.array([t.isoformat() for t in TIMES]),
+        pa.array([t.isoformat().replace("+00:00", "Z") for t in TIMES]),
+        pa.array([t.replace(tzinfo=None).isoformat(" ") for t in TIMES]),
+        pa.array([int(t.timestamp() * 1e6) for t in TIMES]),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_times_of_many_kinds(column: pa.Array) -> None:
+    table = TABLE.set_column(0, "t", column)
+    assert ids(table) == EXPECTED
+    first = next(iter(sb.run(QUERY, table, time="t", id="id")))
+    start = int(datetime(2024, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
+    assert first.start == (start if pa.types.is_integer(column.type) else datetime(2024, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
+def test_whole_numbers_with_a_unit(unit: Any, factor: int) -> None:
+    numbers = pa.array([int(t.timestamp()) * factor for t in TIMES])
+    answers = list(sb.run(QUERY, TABLE.set_column(0, "t", numbers), time="t", id="id", time_unit=unit))
+    assert [[row.id for row in answer.rows] for answer in answers] == EXPECTED
+    assert answers[0].start == datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def test_dates() -> None:
+    table = pa.table({"t": [date(2024, 1, 1), date(2024, 1, 3)], "id": [1, 2], "x": [1.0, 2.0]})
+    days = sb.Query("q", k=2, score="x", window=sb.Window("2 days", slide="1 day"))
+    assert [len(answer.rows) for answer in sb.run(days, table, time="t", id="id")] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint32()])
+def test_ids_of_all_whole_numbers(kind: pa.DataType) -> None:
+    table = TABLE.set_column(1, "id", pa.array([5, 4, 3, 2, 1], kind))
+    assert ids(table) == [[4, 3], [1, 2]]
+
+
+def test_ids_as_dictionary_and_large_text() -> None:
+    for kind in (pa.dictionary(pa.int32(), pa.string()), pa.large_string()):
+        assert ids(TABLE.set_column(1, "id", pa.array(NAMES).cast(kind))) == EXPECTED
+
+
+def test_nothing_at_all() -> None:
+    assert ids([]) == []
+    assert ids(TABLE.slice(0, 0)) == []
+    assert sb.run(QUERY, TABLE.slice(0, 0), time="t", id="id").table().num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        (TABLE, {"time": "ts"}, "no column 'ts' for the time; it has t, id, x"),
+        (TABLE, {"id": "ids"}, "no column 'ids' for the id; it has t, id, x; did you mean 'id'?"),
+        (TABLE, {"time": "x"}, "the time column 'x' is double; it must hold timestamps"),
+        (TABLE, {"id": "x"}, "the id column 'x' is double; ids are whole numbers or text"),
+        (TABLE, {"time_unit": "ms"}, "time_unit is given but the time column 't' is timestamp"),
+        (TABLE, {"time_unit": "m"}, "time_unit is 'm'; use 's', 'ms', 'us' or 'ns'"),
+        (TABLE, {"watermark": "-1 second"}, "watermark is '-1 second'; it must not be negative"),
+        (5, {}, "cannot read events from a int; give an Arrow table or reader, a pandas or Polars"),
+        ("file.csv", {}, "cannot read events from a str"),
+        (TABLE.set_column(0, "t", pa.array(["soon"] * 5)), {}, "holds text that is no ISO 8601 time, such as 'soon'"),
+        (
+            TABLE.set_column(0, "t", pa.array(["2024-01-01T00:00:00Z", "2024-01-01T00:00:00"] + [None] * 3)),
+            {},
+            "mixes times with and without a time zone",
+        ),
+        ([{"t": 1, "id": "a", "x": 1.0}, {"t": "2024", "id": "b", "x": 2.0}], {}, "do not have one type per column"),
+        (
+            [TABLE, TABLE.set_column(1, "id", pa.array([1, 2, 3, 4, 5]))],
+            {},
+            "column 'id' was string so far and is int64",
+        ),
+    ],
+)
+def test_input_that_cannot_be_used(source: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(sb.InputError) as caught:
+        list(sb.run(QUERY, source, **({"time": "t", "id": "id"} | options)))
+    assert message in str(caught.value)
+
+
+def test_numbers_that_no_time_can_be() -> None:
+    table = pa.table({"t": pa.array([2**62], pa.int64()), "id": [1], "x": [1.0]})
+    with pytest.raises(sb.InputError, match="int64 microseconds cannot count"):
+        list(sb.run(QUERY, table, time="t", id="id", time_unit="s"))
+
+
+def test_a_leap_in_time_is_refused_rather_than_filled_with_empty_windows() -> None:
+    table = pa.table({"t": [0, 10**17], "id": [1, 2], "x": [1.0, 2.0]})
+    with pytest.raises(sb.InputError, match="check the unit of the time column"):
+        list(sb.run(QUERY, table, time="t", id="id"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"score": "y"}, "'y'"),
+        ({"score": "id"}, "query 'q': a score must be number or integer, and id is text"),
+        ({"where": "x + 1"}, "query 'q': a filter must be boolean, and x + 1 is number"),
+        ({"select": ("venue",)}, "select names 'venue'; the stream's columns are t, id, x"),
+    ],
+)
+def test_queries_over_columns_that_do_not_fit(changes: dict[str, Any], message: str) -> None:
+    asked = sb.Query("q", **({"k": 1, "score": "x", "window": sb.Window(10)} | changes))
+    with pytest.raises(sb.SkybandError) as caught:
+        list(sb.run(asked, TABLE, time="t", id="id"))
+    assert message in str(caught.value)
+
+
+def test_no_query_and_an_unknown_algorithm() -> None:
+    with pytest.raises(sb.QueryError, match="no query was given"):
+        sb.run([], TABLE, time="t", id="id")
+    with pytest.raises(sb.QueryError, match="no algorithm 'fastest'; choose one of naive, staircase"):
+        sb.run(QUERY, TABLE, time="t", id="id", algorithm="fastest")
+
+
+def test_late_and_rejected_rows_are_handed_on() -> None:
+    late: list[pa.RecordBatch] = []
+    rejected: list[pa.RecordBatch] = []
+    rows = {
+        "t": np.array([1, 25, 2, 26, 30]) * 1_000_000,
+        "id": pa.array([1, 2, 3, None, 5]),
+        "x": [1.0, 2.0, 3.0, 4.0, None],
+    }
+    batches = pa.table(rows).to_batches(max_chunksize=2)
+    run = sb.run(
+        QUERY, batches, time="t", id="id", watermark="1 second", on_late=late.append, on_rejected=rejected.append
+    )
+    assert [[row.id for row in answer.rows] for answer in run] == [[1], [], [2]]
+    assert [batch["id"].to_pylist() for batch in late] == [[3]]
+    assert [batch["t"].to_pylist() for batch in rejected] == [[26_000_000], [30_000_000]]
+    stats = run.monitor.stats()
+    assert (stats.rows, stats.late, stats.rejected) == (5, 1, 2)
+
+
+def test_pandas_with_missing_values() -> None:
+    frame = pd.DataFrame({"t": [1, 2, 3], "id": ["a", "b", None], "x": [1.0, np.nan, 3.0]})
+    run = sb.run(QUERY, frame, time="t", id="id")
+    assert [[row.id for row in answer.rows] for answer in run] == [["a"]]
+    assert run.monitor.stats().rejected == 2
