@@ -97,7 +97,7 @@ def test_answers_are_a_sequence_in_order_of_window_ends() -> None:
         key=lambda pair: (pair[0], ["b", "a"].index(pair[1])),
     )
     assert answers[0] == answers[:1][0]
-    assert answers[-1].end == max(a.end for a in answers)  # type: ignore[type-var]
+    assert answers[-1].end == max(a.end for a in answers)
     assert repr(answers) == f"<{len(answers)} answers, {answers.rows} rows>"
 
 

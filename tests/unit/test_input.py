@@ -156,7 +156,8 @@ def test_a_leap_in_time_is_refused_rather_than_filled_with_empty_windows() -> No
     ],
 )
 def test_queries_over_columns_that_do_not_fit(changes: dict[str, Any], message: str) -> None:
-    asked = sb.Query("q", **({"k": 1, "score": "x", "window": sb.Window(10)} | changes))
+    given: dict[str, Any] = {"k": 1, "score": "x", "window": sb.Window(10)} | changes
+    asked = sb.Query("q", **given)
     with pytest.raises(sb.SkybandError) as caught:
         list(sb.run(asked, TABLE, time="t", id="id"))
     assert message in str(caught.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 
@@ -52,10 +53,10 @@ def test_changes_paused_queries_and_provisional_answers_survive() -> None:
     ]
     rows = [{"t": t, "id": f"i{t % 4}", "x": float(t * 7 % 11), "note": f"n{t}"} for t in range(60)]
 
-    def play(restart: bool) -> list[object]:
+    def play(restart: bool) -> list[tuple[Any, ...]]:
         monitor = sb.Monitor(queries, time="t", id="id")
         monitor.pause("p")
-        seen: list[object] = []
+        seen: list[tuple[Any, ...]] = []
         for at in range(0, 60, 6):
             if restart:
                 monitor = sb.Monitor.restore(monitor.snapshot())
@@ -65,4 +66,4 @@ def test_changes_paused_queries_and_provisional_answers_survive() -> None:
         return seen
 
     assert play(restart=True) == play(restart=False)
-    assert {name for name, *_ in play(restart=True)} == {"c", "e"}  # type: ignore[misc]
+    assert {answer[0] for answer in play(restart=True)} == {"c", "e"}

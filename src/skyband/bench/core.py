@@ -114,10 +114,15 @@ def queries(scale: Scale) -> Iterator[Row]:
     source = scale.stream()
     for top in (100, 1000):
         groups = {count: many_queries(count, (10, top)) for count in scale.queries}
-        timings = _sweep({n: ways.skyband(source, group) for n, group in ({1: one_query()} | groups).items()}, scale)
-        for count, timing in timings.items():
-            row = _row(timing, "queries", "queries", count, f"skyband, k up to {top:,}", source.num_rows)
-            yield replace(row, ratio=timing.best / timings[1].best, baseline="one query")
+        jobs = {
+            (name, n): way(source, group)
+            for n, group in ({1: one_query()} | groups).items()
+            for name, way in (("skyband", ways.skyband), ("by reference", ways.by_reference))
+        }
+        timings = _sweep(jobs, scale)
+        for (name, count), timing in timings.items():
+            row = _row(timing, "queries", "queries", count, f"{name}, k up to {top:,}", source.num_rows)
+            yield replace(row, ratio=timing.best / timings[name, 1].best, baseline="one query")
 
 
 def ks(scale: Scale) -> Iterator[Row]:

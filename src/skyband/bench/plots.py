@@ -122,7 +122,8 @@ def plot_order(rows: Sequence[Row], path: Path) -> None:
 def plot_queries(rows: Sequence[Row], path: Path) -> None:
     """Time by the number of queries, against one query."""
     with _figure(path, 6.0) as axes:
-        for way, colour in (("skyband, k up to 100", OURS), ("skyband, k up to 1,000", OTHERS)):
+        ways = (("skyband, k up to 100", OURS), ("skyband, k up to 1,000", OTHERS))
+        for way, colour in ways:
             found = [row for row in _of(rows, "queries") if row.way == way]
             counts, ratios = [int(row.value) for row in found], [row.ratio or 0.0 for row in found]
             axes.plot(counts, ratios, "o-", color=colour, label=way.removeprefix("skyband, "))

@@ -18,7 +18,7 @@ METHOD = """\
 - **The stream**: {events:,} events in memory as Arrow columns (`time`, `id`, `score`), in order of time, spread over
   2,000 seconds of event time; scores are uniform random numbers where nothing else is said, ids never repeat.
 - **The query**: the best 100 of the last 600 seconds, every 10 seconds; every window that contains an event is
-  answered. Times run from registering the queries to the last answer, as columns.
+  answered. Times run from registering the queries to the last answer, with all ids, scores and times as columns.
 - **Ratios within one run**: what is compared runs in turn (A B A B …), so that whatever disturbs the machine hits all
   alike. The figures are of the fastest round; the median is in the raw rows.
 - **Warm-up is excluded**: each way runs once or twice before it is timed. Skyband compiles its kernels when they are
@@ -73,7 +73,8 @@ When every event is worse than all before it, none ever beats another: the best 
 they expire.""",
     "queries": """\
 Random queries (size 100–1,000 s, slide 10–100 s in whole seconds, k from 10) over one stream. With whole seconds the
-panes are one second long.""",
+panes are one second long. Rows of answers are references to events, which several answers share; *skyband* makes
+all columns from them, as everywhere on this page, *by reference* leaves that to whoever needs them.""",
     "k": "One query, k from 1 to 10,000.",
     "parquet": """\
 The same stream in 20 files (Snappy): one query over them, against only reading the three columns with PyArrow, and

@@ -30,13 +30,27 @@ Way = Callable[[Any, Sequence[Query]], Job]
 
 
 def skyband(source: Source, queries: Sequence[Query], algorithm: str = "staircase") -> Job:
-    """Answer with `skyband.run`, from registering the queries to the last answer; answers stay columns."""
+    """Answer with `skyband.run`, from registering the queries to the last answer, with all columns made."""
+    refer = by_reference(source, queries, algorithm)
+    return lambda: _with_columns(refer())
+
+
+def by_reference(source: Source, queries: Sequence[Query], algorithm: str = "staircase") -> Job:
+    """Answer with `skyband.run`, and leave the rows of answers as references to events that several answers share."""
 
     def job() -> list[Answers]:
         events = source if isinstance(source, pa.Table) else files.read(source, COLUMNS)
         return list(run(queries, events, time="time", id="id", algorithm=algorithm).parts())
 
     return job
+
+
+def _with_columns(parts: list[Answers]) -> list[Answers]:
+    """Make the ids, scores and times of all rows, as every peer does: they are made when first asked for."""
+    for answers in parts:
+        for block in answers.blocks:
+            assert len(block.id) == len(block.score) == len(block.time)
+    return parts
 
 
 def naive(source: pa.Table, queries: Sequence[Query]) -> Job:
@@ -50,7 +64,7 @@ def closed_windows(source: pa.Table, queries: Sequence[Query]) -> Job:
 
     def job() -> list[Answers]:
         monitor = Monitor(queries, time="time", id="id")
-        return [monitor.push(source), monitor.advance(last)]
+        return _with_columns([monitor.push(source), monitor.advance(last)])
 
     return job
 

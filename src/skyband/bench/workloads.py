@@ -68,8 +68,9 @@ def many_queries(count: int, k: tuple[int, int], grain: int = 1) -> list[Query]:
 
     Examples
     --------
-    >>> [q.k for q in many_queries(3, (10, 100))]
-    [65, 92, 64]
+    >>> group = many_queries(50, (10, 20), grain=10)
+    >>> all(10 <= q.k <= 20 and q.window.size % (10 * SECOND) == 0 for q in group)
+    True
     """
     rng = np.random.default_rng(SEED)
 
