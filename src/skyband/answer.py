@@ -137,7 +137,7 @@ class Block:
         return values if self.place is None else values[self.place]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Answer:
     """The `k` best events of one window of one query.
 
@@ -214,6 +214,10 @@ class Answer:
 
     def __len__(self) -> int:
         return int(self.block.offsets[self.index + 1] - self.block.offsets[self.index])
+
+    def __repr__(self) -> str:
+        flags = ", provisional" if self.provisional else "" if self.exact else f", {self.why}"
+        return f"<answer of {self.query!r}, {self.start} to {self.end}, {len(self)} rows{flags}>"
 
 
 class Answers(Sequence[Answer]):

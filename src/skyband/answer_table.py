@@ -68,11 +68,11 @@ def _change_rows(block: Block) -> tuple[pa.Table, IntArray]:
         "id": pa.array([change.row.id for change in flat], ids),
         "score": pa.array([change.row.score for change in flat], pa.float64()),
         "time": pa.array(moments, pa.int64() if moments and isinstance(moments[0], int) else TIME).cast(TIME),
-        "change": pa.array([change.kind for change in flat], pa.string()),
-        "previous_rank": pa.array([change.previous_rank for change in flat], pa.int32()),
     }
     if block.partition is not None:
         columns["partition"] = pa.array([change.row.partition for change in flat], block.partition.type)
+    columns["change"] = pa.array([change.kind for change in flat], pa.string())
+    columns["previous_rank"] = pa.array([change.previous_rank for change in flat], pa.int32())
     if block.payload is not None:
         for name in _selected(block, range(len(block.names))):
             kind = block.payload.schema.field(name).type

@@ -69,7 +69,7 @@ class Arena:
     def payload(self) -> pa.Table | None:
         """Return the carried columns, one row per slot."""
         if len(self._payload) > 1:
-            self._payload = [pa.concat_tables(self._payload).combine_chunks()]
+            self._payload = [pa.concat_tables(self._payload, promote_options="permissive").combine_chunks()]
         return self._payload[0] if self._payload else None
 
     def compact(self, alive: SlotArray) -> SlotArray:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from skyband.durations import spoken
 from skyband.group import Group
 from skyband.panes import Panes
 from skyband.query import Query
@@ -20,10 +23,22 @@ def explain(groups: Sequence[Group], algorithm: str) -> str:
         lines += ["", f"group {number}: {group.ranking}"]
         lines += [f"  {_query_line(query)}" for query in group.queries]
         lines.append(f"  {_pane_line(group.schedules, group.ranking.counts)}")
-        lines += [f"  {line}" for line in group.algorithm.explain()]
+        shown_as_is = group.ranking.counts or group.plain
+        lines += [f"  {line}" for line in group.algorithm.explain(str if shown_as_is else clock_time)]
         stats = group.stats()
         lines.append(f"  keeps {stats.kept:,} of {stats.events:,} events now; at most {stats.bound:,}")
     return "\n".join(lines)
+
+
+def clock_time(position: int) -> str:
+    """Put microseconds since the epoch into a date and a time of day.
+
+    Examples
+    --------
+    >>> clock_time(90_000_000)
+    '1970-01-01 00:01:30'
+    """
+    return str(np.datetime64(position, "us")).replace("T", " ").removesuffix(".000000")
 
 
 def _query_line(query: Query) -> str:
@@ -33,17 +48,15 @@ def _query_line(query: Query) -> str:
 
 
 def _pane_line(schedules: Sequence[Schedule], counts: bool) -> str:
-    """Say where time is cut, by the cuts of the longest slide."""
-    longest = max(schedule.slide for schedule in schedules)
+    """Say how wide panes are, by a stretch of some of them."""
+    slides = [schedule.slide for schedule in schedules]
+    stretch = min(20 * max(slides), 10_000 * min(slides))
     panes = Panes(schedules)
-    panes.cover(0, 20 * longest)
-    inside = panes.cuts[(panes.cuts >= 0) & (panes.cuts <= 20 * longest)]
-    widths = inside[1:] - inside[:-1]
-    unit = "events" if counts else "seconds"
-    scale = 1 if counts else 1_000_000
-    low, high = widths.min() / scale, widths.max() / scale
-    width = f"{low:g}" if low == high else f"{low:g} to {high:g}"
-    return f"all windows start and end on {_plural('cut', 2)} that make panes of {width} {unit}: one pass serves all"
+    panes.cover(0, stretch)
+    widths = np.diff(panes.cuts)
+    low, high = (f"{width} events" if counts else spoken(int(width)) for width in (widths.min(), widths.max()))
+    width = low if low == high else f"{low} to {high}"
+    return f"windows start and end on cuts that make panes of {width}: one pass serves all"
 
 
 def _plural(word: str, count: int) -> str:

@@ -146,7 +146,12 @@ class Group:
     def advance(self, watermark: int) -> list[Block]:
         """Answer every window that ends by the watermark (or, counting events, by the last one)."""
         limit = self.intake.arrived if self.ranking.counts else watermark
-        return self._answer([limit] * len(self.schedules), limit)
+        return self._answer(self.due(watermark), [limit] * len(self.schedules), limit)
+
+    def due(self, watermark: int) -> Due:
+        """List the windows that a watermark closes; InputError when they are absurdly many."""
+        limit = self.intake.arrived if self.ranking.counts else watermark
+        return Due.by(self.schedules, self.first, [limit] * len(self.schedules))
 
     def finish(self) -> list[Block]:
         """Answer every window that contains an event: there is no more to come."""
@@ -156,14 +161,13 @@ class Group:
             limits = [s.first_end_after(self.last) for s in self.schedules]
         else:
             limits = [s.last_end_of(self.last) for s in self.schedules]
-        return self._answer(limits, max(limits, default=NEVER))
+        return self._answer(Due.by(self.schedules, self.first, limits), limits, max(limits, default=NEVER))
 
-    def _answer(self, limits: Sequence[int], sealed_to: int) -> list[Block]:
+    def _answer(self, due: Due, limits: Sequence[int], sealed_to: int) -> list[Block]:
         if self.first == ALWAYS or not self.schedules:
             for schedule, limit in zip(self.schedules, limits, strict=True):
                 schedule.closed_to = max(schedule.closed_to, limit)
             return []
-        due = Due.by(self.schedules, self.first, limits)
         picks = self.algorithm.answer(due, sealed_to)
         for schedule, limit in zip(self.schedules, limits, strict=True):
             schedule.closed_to = max(schedule.closed_to, limit)

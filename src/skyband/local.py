@@ -63,6 +63,7 @@ def run(
     watermark: Duration | None = None,
     algorithm: str = "staircase",
     time_unit: TimeUnit | None = None,
+    batch_rows: int | None = None,
     on_late: Sink | None = None,
     on_rejected: Sink | None = None,
 ) -> Run:
@@ -84,6 +85,9 @@ def run(
         Which algorithm keeps the candidates.
     time_unit
         The unit of times that are whole numbers; microseconds when left out.
+    batch_rows
+        How many rows to take in at once at most. Fewer give earlier answers, more are faster; the answers are the
+        same.
     on_late, on_rejected
         Called with the rows that missed all their windows, and with those that lack a score, a time or an id.
 
@@ -114,7 +118,10 @@ def run(
         on_late=on_late,
         on_rejected=on_rejected,
     )
-    rows = MOST_ROWS if delay is None else WATERMARKED_ROWS
+    rows = batch_rows or (MOST_ROWS if delay is None else WATERMARKED_ROWS)
+    if rows < 0:
+        msg = f"batch_rows is {batch_rows}; it must be at least 1"
+        raise InputError(msg)
     return Run(monitor, iter(as_batches(source, _batch_rows(chosen, rows))), delay)
 
 

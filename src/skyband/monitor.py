@@ -21,7 +21,7 @@ from skyband.group import Group
 from skyband.intake import Ranking, Seen
 from skyband.order import IntArray
 from skyband.query import Query
-from skyband.rows import Rows, Source, TimeUnit, as_batches, microseconds_of
+from skyband.rows import Rows, Source, TimeUnit, as_batches, microseconds_of, settle_nulls
 from skyband.stats import Stats
 from skyband.windows import NEVER, Schedule
 
@@ -74,6 +74,7 @@ class Monitor:
         self.groups: list[Group] = []
         self.order: list[str] = []
         self.schema: pa.Schema | None = None
+        self._types: dict[str, pa.DataType] = {}  # of the columns that have held anything
         self.watermark: int | None = None
         self.newest = NEVER
         self._stats = Stats()
@@ -92,8 +93,10 @@ class Monitor:
         began = clock.perf_counter()
         blocks: list[Block] = []
         for part in as_batches(batch, MOST_ROWS):
-            self._bind(part.schema)
-            rows = Rows(part, self.source)
+            settled = settle_nulls(part, self._types, self.source, self._carried())
+            self._bind(settled.schema)
+            self._types |= {f.name: f.type for f in part.schema if f.type != pa.null()}
+            rows = Rows(settled, self.source)
             seen = [group.push(rows) for group in self.groups]
             self._note(rows, seen)
             for group in self.groups:
@@ -115,12 +118,14 @@ class Monitor:
             ``emit="early"`` queries have so far.
         """
         began = clock.perf_counter()
-        mark = None if watermark is None else microseconds_of(watermark)
-        if mark is not None and (self.watermark is None or mark > self.watermark):
-            self.watermark = mark
+        timed = [group for group in self.groups if not group.ranking.counts]
         blocks: list[Block] = []
-        if mark is not None and self.watermark is not None:
-            blocks = [b for group in self.groups if not group.ranking.counts for b in group.advance(self.watermark)]
+        if watermark is not None:
+            mark = max(microseconds_of(watermark), NEVER if self.watermark is None else self.watermark)
+            for group in timed:
+                group.due(mark)  # raises before anything has changed
+            self.watermark = mark
+            blocks = [block for group in timed for block in group.advance(mark)]
         blocks += [block for group in self.groups for block in group.early()]
         return self._answers(blocks, began)
 
@@ -144,13 +149,21 @@ class Monitor:
         self.schema = schema
 
     def _check_types(self, before: pa.Schema, schema: pa.Schema) -> None:
-        """Refuse a batch whose carried columns changed their type: kept events have the old one."""
-        for name in {self.source.id, *(column for group in self.groups for column in group.intake.select)}:
-            was, now = before.field(name).type, schema.field(name).type if name in schema.names else None
-            if was != now:
+        """Refuse a batch whose columns changed their type where kept events have the old one."""
+        name = self.source.time
+        if name in self._types and self.source.is_plain(before) != self.source.is_plain(schema):
+            was, now = before.field(name).type, schema.field(name).type
+            msg = f"the time column {name!r} was {was} so far and is {now} in this batch; give all batches one schema"
+            raise InputError(msg)
+        for name in {self.source.id, *self._carried()}:
+            was, now = self._types.get(name), schema.field(name).type if name in schema.names else None
+            if was is not None and was != now:
                 found = now or "missing"
                 msg = f"column {name!r} was {was} so far and is {found} in this batch; give all batches one schema"
                 raise InputError(msg)
+
+    def _carried(self) -> set[str]:
+        return {column for group in self.groups for column in group.intake.select}
 
     def _note(self, rows: Rows, seen: Sequence[Seen]) -> None:
         """Count the batch, and hand its late and rejected rows on."""
@@ -221,8 +234,11 @@ class Monitor:
         self._check_columns([query])
         place = self.order.index(query.name)
         if group is self._find_group(Ranking.of(query), query.select):
+            before = group.previous.get(query.name)
             group.remove(query.name)
             group.add([query], NEVER if self.watermark is None else self.watermark)
+            if before is not None and query.emit == "changes":
+                group.previous[query.name] = before
         else:
             self.unregister(query.name)
             self._register([query])
@@ -263,10 +279,10 @@ class Monitor:
         return next(fitting, None)
 
     def _check_names(self, queries: Sequence[Query]) -> None:
-        names = [query.name for query in queries]
         if odd := [query for query in queries if not isinstance(query, Query)]:
-            msg = f"{odd[0]!r} is no Query"
+            msg = f"{odd[0]!r} is no Query; make one with Query(name, k=…, score=…, window=…)"
             raise QueryError(msg)
+        names = [query.name for query in queries]
         known = set(self.order)
         if twice := sorted(name for name, count in Counter(names).items() if count > 1 or name in known):
             msg = f"there is already a query named {', '.join(map(repr, twice))}; names are unique: choose another"
@@ -314,6 +330,7 @@ class Monitor:
             "stats": asdict(self._stats),
         }
         tables = {} if self.schema is None else {"schema": self.schema.empty_table()}
+        tables["types"] = pa.schema(list(self._types.items())).empty_table()
         return snapshot.encode(meta, tables, [group.state() for group in self.groups])
 
     @classmethod
@@ -348,6 +365,7 @@ class Monitor:
         monitor.groups = [Group.load(state, monitor.algorithm) for state in groups]
         if "schema" in tables:
             monitor._bind(tables["schema"].schema)
+        monitor._types = {field.name: field.type for field in tables["types"].schema}
         return monitor
 
 

@@ -323,7 +323,8 @@ def _select_problems(select: Sequence[str]) -> list[str]:
 
 def _expression_problems(what: str, text: Any) -> list[str]:
     if not isinstance(text, str):
-        return [f"{what} is {text!r}; give an SQL expression as text, such as 'price * volume'"]
+        example = {"score": "price * volume", "where": "price > 10", "partition_by": "venue"}[what]
+        return [f"{what} is {text!r}; give an SQL expression as text, such as {example!r}"]
     try:
         parse(text)
     except QueryError as error:

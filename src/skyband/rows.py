@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from numbers import Integral
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -54,7 +56,7 @@ class Source:
                 msg = f"the stream has no column {name!r} for the {what}; it has {', '.join(schema.names)}{hint}"
                 raise InputError(msg)
         kind = schema.field(self.time).type
-        if not (pa.types.is_temporal(kind) or pa.types.is_integer(kind) or is_text(kind)) or pa.types.is_time(kind):
+        if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_integer(kind) or is_text(kind)):
             msg = (
                 f"the time column {self.time!r} is {kind}; it must hold timestamps, dates, ISO 8601 text or whole "
                 "numbers since the epoch"
@@ -64,8 +66,8 @@ class Source:
             msg = f"time_unit is given but the time column {self.time!r} is {kind}; leave time_unit out"
             raise InputError(msg)
         kind = schema.field(self.id).type
-        if not (pa.types.is_integer(kind) or is_text(kind)):
-            msg = f"the id column {self.id!r} is {kind}; ids are whole numbers or text: cast it first"
+        if not (pa.types.is_integer(kind) or is_text(kind)) or pa.types.is_uint64(kind):
+            msg = f"the id column {self.id!r} is {kind}; ids are text or whole numbers that fit int64: cast it first"
             raise InputError(msg)
 
     def is_plain(self, schema: pa.Schema) -> bool:
@@ -114,8 +116,11 @@ def microseconds_of(moment: int | datetime) -> int:
     >>> microseconds_of(datetime(1970, 1, 1, 0, 0, 1))
     1000000
     """
-    if not isinstance(moment, datetime):
+    if isinstance(moment, Integral) and not isinstance(moment, bool):
         return int(moment)
+    if not isinstance(moment, datetime):
+        msg = f"{moment!r} is no moment; give a datetime, or whole microseconds since the epoch"
+        raise InputError(msg)
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
@@ -170,6 +175,23 @@ def _from_text(column: pa.Array, source: Source) -> pa.Array:
         sample = column.drop_null()[0].as_py()
         msg = f"the time column {source.time!r} holds text that is no ISO 8601 time, such as {sample!r}"
     raise InputError(msg)
+
+
+def settle_nulls(
+    batch: pa.RecordBatch, known: Mapping[str, pa.DataType], source: Source, carried: AbstractSet[str]
+) -> pa.RecordBatch:
+    """Give columns that hold nothing but NULL, and so have no type, the type they are known by or a likely one.
+
+    Without this, a batch of incomplete rows would stop the stream instead of being counted. Columns that are
+    only carried along can stay without a type.
+    """
+    if pa.null() not in batch.schema.types:
+        return batch
+    likely = {source.time: pa.int64(), source.id: pa.int64()}
+    kinds = dict(zip(batch.schema.names, batch.schema.types, strict=True))
+    for name in [name for name, kind in kinds.items() if kind == pa.null()]:
+        kinds[name] = known.get(name, likely.get(name, pa.null() if name in carried else pa.float64()))
+    return batch.cast(pa.schema(list(kinds.items())))
 
 
 def as_batches(data: Any, rows: int) -> Iterable[pa.RecordBatch]:

@@ -52,17 +52,15 @@ def survivors(columns: Columns, tally: Tally, panes: Panes, k: int, kth: Callabl
         yield from _sieve(columns, tally, panes, k, kth, 0)
         return
     for start in range(0, len(columns.merit), PARTITIONED_ROWS):
-        part = columns[start : start + PARTITIONED_ROWS]
-        for rows in _sieve(part, tally, panes, k, kth, start):
-            yield rows + start
+        yield from _sieve(columns[start : start + PARTITIONED_ROWS], tally, panes, k, kth, start)
 
 
-def everything(columns: Columns, tally: Tally, panes: Panes) -> Iterator[IntArray]:
-    """Yield all rows that are events and not late, where no bar can help."""
-    rows = sift(columns, tally)
+def everything(columns: Columns, tally: Tally, panes: Panes, offset: int = 0) -> Iterator[IntArray]:
+    """Yield all rows that are events and not late, where no bar can help; rows are counted from `offset`."""
+    rows = sift(columns, tally, offset)
     if len(rows):
         panes.cover(int(columns.position[rows].min()), int(columns.position[rows].max()))
-        yield rows
+        yield rows + offset
 
 
 def _sieve(
@@ -80,8 +78,8 @@ def _sieve(
     while todo := [part for part in parts if part.row < part.stop]:
         low, high = _span(columns, panes)
         if (high - low) * columns.partitions > MOST_BARS:
-            for rows in everything(columns[todo[0].row :], tally, panes):
-                yield rows + todo[0].row
+            for part in todo:
+                yield from everything(columns[part.row : part.stop], tally, panes, part.row + offset)
             break
         cuts = panes.cuts[low : high + 1]
         jobs = [(part, cuts, _bars(panes, low, high, columns.partitions, kth()), k) for part in todo]
@@ -90,7 +88,7 @@ def _sieve(
         else:
             list(_workers().map(lambda job: _Part.scan(*job), jobs))
         for part in todo:
-            yield from part.take()
+            yield from part.take(offset)
         for part in todo:
             if part.row < part.stop:
                 block = columns.position[part.row : part.row + kernel.BLOCK]
@@ -163,11 +161,11 @@ class _Part:
             self.rows.append(kernel.drain(pool, bars, ident, self.seen[kernel.IN_USE], k))
             self.seen[kernel.IN_USE] = 0
 
-    def take(self) -> Iterator[IntArray]:
-        """Hand over the rows found so far."""
+    def take(self, offset: int) -> Iterator[IntArray]:
+        """Hand over the rows found so far, counted from `offset`."""
         rows, self.rows = self.rows, []
         if any(len(part) for part in rows):
-            yield np.concatenate(rows)
+            yield np.concatenate(rows) + offset
 
     def count(self, tally: Tally, offset: int) -> None:
         """Add what was counted to a tally."""

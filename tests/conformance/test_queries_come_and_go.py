@@ -162,3 +162,13 @@ def test_a_query_over_a_column_that_is_not_there_is_refused_and_changes_nothing(
     with pytest.raises(sb.QueryError, match=r"query 'b': .*'y'.*(x|columns)"):
         monitor.register(sb.Query("b", k=1, score="y", window=sb.Window(10)))
     assert [query.name for query in monitor.queries] == ["a"]
+
+
+def test_changing_a_query_keeps_the_answer_that_changes_are_told_against() -> None:
+    query = sb.Query("a", k=1, score="x", window=sb.Window(10), emit="changes")
+    monitor = sb.Monitor([query], time="t", id="id")
+    monitor.push([{"t": 1, "id": "a", "x": 1.0}, {"t": 12, "id": "b", "x": 1.0}])
+    monitor.advance(10)
+    monitor.change(replace(query, k=2))
+    (answer,) = monitor.advance(20)
+    assert [(change.kind, change.row.id) for change in answer.changes] == [("left", "a"), ("entered", "b")]

@@ -78,3 +78,16 @@ def test_state_stays_under_the_bound_over_a_long_stream(algorithm: str) -> None:
         kept.append(stats.kept)
         assert monitor.groups[0].arena.size <= 2 * max(kept) + 4096 + 400
     assert max(kept[150:]) <= 1.3 * max(kept[:150]), "state grows with the stream"
+
+
+def test_the_fallback_for_very_many_panes_takes_each_row_once() -> None:
+    n = 1 << 18  # enough rows for several threads, and a leap that makes more panes than bars are kept for
+    time = np.full(n, 10)
+    time[1000] = 6_000_000
+    score = np.arange(n) * 1.0
+    score[5] = np.nan
+    monitor = sb.Monitor([sb.Query("a", k=3, score="x", window=sb.Window(1))], time="t", id="id")
+    monitor.push({"t": time, "id": np.arange(n), "x": score})
+    (answer,) = monitor.advance(11)
+    assert [row.id for row in answer.rows] == [n - 1, n - 2, n - 3]
+    assert monitor.stats().rejected == 1

@@ -108,7 +108,7 @@ def test_nothing_at_all() -> None:
         (TABLE, {"time": "ts"}, "no column 'ts' for the time; it has t, id, x"),
         (TABLE, {"id": "ids"}, "no column 'ids' for the id; it has t, id, x; did you mean 'id'?"),
         (TABLE, {"time": "x"}, "the time column 'x' is double; it must hold timestamps"),
-        (TABLE, {"id": "x"}, "the id column 'x' is double; ids are whole numbers or text"),
+        (TABLE, {"id": "x"}, "the id column 'x' is double; ids are text or whole numbers"),
         (TABLE, {"time_unit": "ms"}, "time_unit is given but the time column 't' is timestamp"),
         (TABLE, {"time_unit": "m"}, "time_unit is 'm'; use 's', 'ms', 'us' or 'ns'"),
         (TABLE, {"watermark": "-1 second"}, "watermark is '-1 second'; it must not be negative"),
@@ -194,3 +194,56 @@ def test_pandas_with_missing_values() -> None:
     run = sb.run(QUERY, frame, time="t", id="id")
     assert [[row.id for row in answer.rows] for answer in run] == [["a"]]
     assert run.monitor.stats().rejected == 2
+
+
+def test_columns_of_nothing_but_null_are_counted_and_stop_nothing() -> None:
+    query = sb.Query("q", k=2, score="x", window=sb.Window(10), select=("note",))
+    monitor = sb.Monitor([query], time="t", id="id")
+    monitor.push([{"t": 1, "id": None, "x": None, "note": None}])
+    monitor.push([{"t": 2, "id": "a", "x": None, "note": None}])
+    monitor.push([{"t": None, "id": None, "x": 4.0, "note": None}])
+    monitor.push([{"t": 3, "id": "b", "x": 5.0, "note": None}])
+    monitor.push([{"t": 4, "id": "c", "x": 6.0, "note": "hello"}])
+    (answer,) = monitor.finish()
+    assert [(row.id, row.score, row.note) for row in answer.rows] == [("c", 6.0, "hello"), ("b", 5.0, None)]
+    assert monitor.stats().rejected == 3
+
+
+def test_a_failed_advance_changes_nothing() -> None:
+    monitor = sb.Monitor([QUERY], time="t", id="id")
+    monitor.push([{"t": 5, "id": 1, "x": 1.0}])
+    with pytest.raises(sb.InputError, match="windows to answer at once"):
+        monitor.advance(10**17)
+    for wrong in ("2024-01-01", 1.5, True):
+        with pytest.raises(sb.InputError, match="is no moment; give a datetime, or whole microseconds"):
+            monitor.advance(wrong)  # type: ignore[arg-type]
+    assert [len(answer.rows) for answer in monitor.advance(10_000_000)] == [1]
+
+
+def test_what_is_no_query_is_refused() -> None:
+    for wrong in (["q"], "q"):
+        with pytest.raises(sb.QueryError, match="'q' is no Query; make one with"):
+            sb.run(wrong, TABLE, time="t", id="id")  # type: ignore[arg-type]
+
+
+def test_the_time_column_keeps_its_kind() -> None:
+    monitor = sb.Monitor([QUERY], time="t", id="id")
+    monitor.push(TABLE)
+    with pytest.raises(sb.InputError, match=r"the time column 't' was timestamp.* so far and is int64 in this batch"):
+        monitor.push(TABLE.set_column(0, "t", pa.array(SECONDS)))
+
+
+def test_smaller_batches_give_earlier_answers() -> None:
+    drawn = 0
+
+    def live() -> Any:
+        nonlocal drawn
+        for second in range(100):
+            drawn += 1
+            yield {"t": second * 1_000_000, "id": second, "x": 1.0}
+
+    answers = iter(sb.run(QUERY, live(), time="t", id="id", watermark=0, batch_rows=1))
+    next(answers)
+    assert drawn == 11
+    with pytest.raises(sb.InputError, match="batch_rows is -1; it must be at least 1"):
+        sb.run(QUERY, TABLE, time="t", id="id", batch_rows=-1)

@@ -7,7 +7,7 @@ object serves all of them. Events live in the group's `Arena`; an algorithm hold
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -143,8 +143,8 @@ class Algorithm(ABC):
     def check(self) -> None:
         """Raise AssertionError where an invariant does not hold (for tests)."""
 
-    def explain(self) -> list[str]:
-        """Describe in sentences what is kept and why."""
+    def explain(self, moment: Callable[[int], str]) -> list[str]:  # noqa: ARG002 - for those that have more to say
+        """Describe in sentences what is kept and why; `moment` puts a position into words."""
         return []
 
 
@@ -156,8 +156,8 @@ def starts_after(schedules: Sequence[Schedule], due: Due) -> IntArray:
     return starts
 
 
-def sift(columns: Columns, tally: Tally) -> IntArray:
-    """Count the rejected and the late rows of a batch; return the others."""
+def sift(columns: Columns, tally: Tally, offset: int = 0) -> IntArray:
+    """Count the rejected and the late rows of a batch, whose rows are counted from `offset`; return the others."""
     merit, position = columns.merit, columns.position
     good = ~np.isnan(merit)
     late = good & (position < tally.late_before)
@@ -165,7 +165,7 @@ def sift(columns: Columns, tally: Tally) -> IntArray:
     tally.rejected += int(len(merit) - np.count_nonzero(good))
     tally.newest = max(tally.newest, int(position.max(initial=NEVER)))
     if late.any():
-        tally.late_rows.append(np.flatnonzero(late))
+        tally.late_rows.append(np.flatnonzero(late) + offset)
     if len(rows):
         taken = position[rows]
         tally.partly_late += int(np.count_nonzero(taken < tally.partly_before))

@@ -34,7 +34,7 @@ queries, late events, ids that count once.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -314,13 +314,14 @@ class Staircase(Algorithm):
             order = best_first(*(column[slots] for column in columns), pane, self.arena.part[slots])
             assert np.all(np.diff(order) > 0), "events are not in order"
 
-    def explain(self) -> list[str]:
+    def explain(self, moment: Callable[[int], str]) -> list[str]:
         """Describe the panes and the staircase."""
         steps, depth = [], 0
         for start, k, name in sorted((s.next_start, s.k, s.name) for s in self.schedules):
             if k > depth:
                 depth = k
-                steps.append(f"{k} deep from {'the beginning' if start == NEVER else start} on (because of {name!r})")
+                since = "the beginning" if start == NEVER else moment(start)
+                steps.append(f"{k} deep from {since} on (because of {name!r})")
         return [
             f"open panes keep their best {self.k}: {len(self.open):,} events",
             f"sealed panes keep the staircase skyband: {len(self.band[0]):,} events, " + ", ".join(steps),

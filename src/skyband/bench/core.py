@@ -202,7 +202,10 @@ EXPERIMENTS: dict[str, Callable[[Scale], Iterator[Row]]] = {
 
 
 def most_kept(source: pa.Table, queries: Sequence[Query], samples: int) -> int:
-    """Return the most candidates kept when windows are answered as they close, counted `samples` times."""
+    """Return the most candidates kept when windows are answered as they close, counted `samples` times.
+
+    It is counted just before a pane closes, so that the best of the open pane count too.
+    """
     monitor = Monitor(queries, time="time", id="id")
     rows = -(-source.num_rows // samples)
     most = 0

@@ -115,6 +115,7 @@ def plot_order(rows: Sequence[Row], path: Path) -> None:
             name = way.removeprefix("skyband, ").replace("uniform", "random") + " order"
             axes.plot(sizes, _per_event(found), "o-", color=colour, label=name)
         axes.set(ylabel="ns per event", yscale="log")
+        axes.yaxis.set_major_formatter("{x:,.0f}")
         axes.legend()
         _seconds(axes, sizes)
 
@@ -122,8 +123,7 @@ def plot_order(rows: Sequence[Row], path: Path) -> None:
 def plot_queries(rows: Sequence[Row], path: Path) -> None:
     """Time by the number of queries, against one query."""
     with _figure(path, 6.0) as axes:
-        ways = (("skyband, k up to 100", OURS), ("skyband, k up to 1,000", OTHERS))
-        for way, colour in ways:
+        for way, colour in (("skyband, k up to 100", OURS), ("skyband, k up to 1,000", OTHERS)):
             found = [row for row in _of(rows, "queries") if row.way == way]
             counts, ratios = [int(row.value) for row in found], [row.ratio or 0.0 for row in found]
             axes.plot(counts, ratios, "o-", color=colour, label=way.removeprefix("skyband, "))

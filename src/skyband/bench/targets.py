@@ -108,5 +108,5 @@ def _parquet(rows: Sequence[Row]) -> Iterable[Target]:
 
 def _many(rows: Sequence[Row]) -> Iterable[Target]:
     if found := _of(rows, "peers", "polars", "many queries"):
-        text = "100 queries at once: speed over that of Polars with shared panes"
+        text = "many queries at once: speed over that of Polars with shared panes"
         yield Target(text, min(row.ratio or 0.0 for row in found), 4.0, at_least=True)
