@@ -78,9 +78,7 @@ def _options(
 ) -> None: ...
 
 
-Queries = Annotated[
-    Path, typer.Argument(metavar="QUERIES", help="A .toml file of queries.", show_default=False)
-]
+Queries = Annotated[Path, typer.Argument(metavar="QUERIES", help="A .toml file of queries.", show_default=False)]
 
 
 @app.command("run")
@@ -97,9 +95,7 @@ def run_(
     ],
     time: Annotated[str | None, typer.Option(help="The column of event times.")] = None,
     id: Annotated[str | None, typer.Option(help="The column of ids.")] = None,  # noqa: A002 - the option's name
-    time_unit: Annotated[
-        str | None, typer.Option(help="Unit of times that are numbers: s, ms, us or ns.")
-    ] = None,
+    time_unit: Annotated[str | None, typer.Option(help="Unit of times that are numbers: s, ms, us or ns.")] = None,
     watermark: Annotated[
         str | None,
         typer.Option(help="How late events may come, such as '10 seconds'; else all wait for the end."),
@@ -107,9 +103,7 @@ def run_(
     algorithm: Annotated[str, typer.Option(help="See 'skyband algorithms'.")] = DEFAULT_ALGORITHM,
     engine: Annotated[str, typer.Option(help="Where to run: local.")] = "local",
     checkpoint: Annotated[Path | None, typer.Option(help="Only for the Spark engine.")] = None,
-    late: Annotated[
-        Path | None, typer.Option(help="Where late rows go (the columns that queries use).")
-    ] = None,
+    late: Annotated[Path | None, typer.Option(help="Where late rows go (the columns that queries use).")] = None,
     rejected: Annotated[Path | None, typer.Option(help="Where rows without score, time or id go.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show errors only.")] = False,
@@ -200,14 +194,10 @@ def explain(
 @app.command()
 @careful
 def demo(
-    seconds: Annotated[
-        float, typer.Option(help="How long it goes on, at most 60.", min=0.1, max=60.0)
-    ] = 20.0,
+    seconds: Annotated[float, typer.Option(help="How long it goes on, at most 60.", min=0.1, max=60.0)] = 20.0,
     output: Annotated[Path | None, typer.Option(help="Keep the answers in this file.")] = None,
     seed: Annotated[int, typer.Option(help="Another seed gives another market.", min=0)] = 7,
-    fast: Annotated[
-        bool, typer.Option("--fast", help="Do not wait: as fast as the trades can be made.")
-    ] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="Do not wait: as fast as the trades can be made.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")] = False,
 ) -> None:
     """Watch leaderboards over a made-up market."""

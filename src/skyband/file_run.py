@@ -226,9 +226,7 @@ def _used_by(query: Query, schema: pa.Schema) -> list[str]:
     return [*query.select, *(find_column(name, schema).name for name in used)]
 
 
-def answer_schema(
-    queries: Sequence[Query], source: Source, algorithm: type[Algorithm], schema: pa.Schema
-) -> pa.Schema:
+def answer_schema(queries: Sequence[Query], source: Source, algorithm: type[Algorithm], schema: pa.Schema) -> pa.Schema:
     """Return the columns of all answers to queries over a stream, whichever of them come first."""
     window = pa.int64() if queries[0].window.counts else TIME
     fields = {"query": pa.string(), "window_start": window, "window_end": window, "rank": pa.int32()}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import Full, Queue
@@ -17,7 +18,8 @@ from skyband.expressions.bind import find_column
 from skyband.readers import FORMATS, PARQUET, format_of, naming, parquet_rows
 from skyband.rows import Source, event_times
 
-AHEAD = 2
+FILES_AHEAD = 2
+BATCHES_AHEAD = 2
 T = TypeVar("T")
 
 
@@ -75,17 +77,19 @@ class Stream:
         return replace(self, stored=stored, schema=schema)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        return ahead(self._batches(), AHEAD)
-
-    def _batches(self) -> Iterator[pa.RecordBatch]:
         self.done = 0.0
-        for path in self.files:
-            before, size = self.done, path.stat().st_size
-            for batch, share in _file_parts(path, self.stored):
-                self.done = before + share * size
-                if batch.num_rows:
-                    yield _conform(batch, self.schema, path)
-            self.done = before + size
+        reading = side_by_side((self._file(path) for path in self.files), FILES_AHEAD, BATCHES_AHEAD)
+        for batch, share in reading:
+            self.done += share
+            if batch.num_rows:
+                yield batch
+
+    def _file(self, path: Path) -> Iterator[tuple[pa.RecordBatch, float]]:
+        """Yield the batches of one file, and how many of its bytes each took."""
+        size, before = path.stat().st_size, 0.0
+        for batch, share in _file_parts(path, self.stored):
+            yield _conform(batch, self.schema, path), (share - before) * size
+            before = share
 
 
 def read(
@@ -198,13 +202,13 @@ def _check(path: Path, found: pa.Schema, wanted: pa.Schema, typed: bool) -> None
     """Refuse a file that lacks a column or has another type there."""
     for column in wanted:
         if column.name not in found.names:
-            msg = f"{path} has no column {column.name!r}, which the files before it have; it has {', '.join(found.names)}"
+            msg = (
+                f"{path} has no column {column.name!r}, which the files before it have; it has {', '.join(found.names)}"
+            )
             raise InputError(msg)
         now = found.field(column.name).type
         if typed and now != column.type and not _both_zoned(now, column.type):
-            zones = (
-                "; all files must have a time zone there, or none" if _both_times(now, column.type) else ""
-            )
+            zones = "; all files must have a time zone there, or none" if _both_times(now, column.type) else ""
             msg = f"{path}: column {column.name!r} is {now}, but {column.type} in the files before it{zones}"
             raise InputError(msg)
 
@@ -254,7 +258,7 @@ def _time_type(files: Sequence[Path], column: pa.Field) -> pa.DataType:
     return event_times(sample, Source(column.name, column.name)).type  # says what is wrong
 
 
-# A thread that reads ahead.
+# Threads that read ahead.
 
 
 class _End:
@@ -264,45 +268,82 @@ class _End:
         self.error = error
 
 
-def ahead(items: Iterator[T], depth: int) -> Iterator[T]:
-    """Run an iterator in a thread of its own, at most `depth` items ahead.
+class Ahead(Iterator[T]):
+    """An iterator run in a thread of its own, from the start on, at most some items ahead.
+
+    Parameters
+    ----------
+    items
+        What to run.
+    depth
+        How many items may wait.
 
     Examples
     --------
-    >>> list(ahead(iter("abc"), 2))
+    >>> list(Ahead(iter("abc"), 2))
     ['a', 'b', 'c']
     """
-    queue: Queue[T | _End] = Queue(depth)
-    stop = Event()
-    thread = Thread(target=_fill, args=(items, queue, stop), name="skyband-reader", daemon=True)
-    thread.start()
-    try:
-        while not isinstance(item := queue.get(), _End):
-            yield item
-        if item.error is not None:
-            raise item.error
-    finally:
-        stop.set()
-        thread.join()
 
+    def __init__(self, items: Iterator[T], depth: int) -> None:
+        self._items = items
+        self._queue: Queue[T | _End] = Queue(depth)
+        self._stop = Event()
+        self._thread = Thread(target=self._fill, name="skyband-reader", daemon=True)
+        self._thread.start()
 
-def _fill(items: Iterator[T], queue: Queue[T | _End], stop: Event) -> None:
-    end = _End()
-    try:
-        for item in items:
-            if not _put(item, queue, stop):
-                return
-    except BaseException as error:
-        end = _End(error)
-    _put(end, queue, stop)
+    def __next__(self) -> T:
+        if self._stop.is_set():
+            raise StopIteration
+        item = self._queue.get()
+        if not isinstance(item, _End):
+            return item
+        self.close()
+        raise item.error or StopIteration
 
+    def close(self) -> None:
+        """End the thread, wherever it is."""
+        self._stop.set()
+        self._thread.join()
 
-def _put(item: T, queue: Queue[T], stop: Event) -> bool:
-    """Wait for room; False when nobody wants the item any more."""
-    while not stop.is_set():
+    def _fill(self) -> None:
+        end = _End()
         try:
-            queue.put(item, timeout=0.1)
-        except Full:
-            continue
-        return True
-    return False
+            for item in self._items:
+                if not self._put(item):
+                    return
+        except BaseException as error:  # whatever it is, whoever waits for items must hear of it
+            end = _End(error)
+        self._put(end)
+
+    def _put(self, item: T | _End) -> bool:
+        """Wait for room; False when nobody wants the item any more."""
+        while not self._stop.is_set():
+            try:
+                self._queue.put(item, timeout=0.1)
+            except Full:
+                continue
+            return True
+        return False
+
+
+def side_by_side(sources: Iterable[Iterator[T]], width: int, depth: int) -> Iterator[T]:
+    """Yield the items of one source after the other, while the next ones are being read already.
+
+    Examples
+    --------
+    >>> list(side_by_side((iter(word) for word in ("ab", "", "c")), 2, 2))
+    ['a', 'b', 'c']
+    """
+    running: deque[Ahead[T]] = deque()
+    try:
+        for source in sources:
+            running.append(Ahead(source, depth))
+            if len(running) == width:
+                yield from running[0]
+                running.popleft()
+        while running:
+            yield from running[0]
+            running.popleft()
+    finally:
+        for one in running:
+            one.close()

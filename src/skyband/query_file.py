@@ -91,9 +91,7 @@ def _top_problems(given: Mapping[str, Any]) -> list[str]:
             f"unknown key {', '.join(map(repr, unknown))} above the queries; allowed are {', '.join(DEFAULTS)} and [[query]]"
         )
     problems += [
-        f"{key} is {given[key]!r}; give a text"
-        for key in DEFAULTS
-        if key in given and not isinstance(given[key], str)
+        f"{key} is {given[key]!r}; give a text" for key in DEFAULTS if key in given and not isinstance(given[key], str)
     ]
     if isinstance(given.get("query"), Mapping):
         problems.append("there is a [query] table; write [[query]], in double brackets, for each query")

@@ -76,9 +76,7 @@ def naming(path: Path) -> Iterator[None]:
 def _reason(path: Path, error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
-    if path.name.lower().removesuffix(".gz").endswith((".json", ".jsonl", ".ndjson")) and (
-        found := _broken_line(path)
-    ):
+    if path.name.lower().removesuffix(".gz").endswith((".json", ".jsonl", ".ndjson")) and (found := _broken_line(path)):
         return found
     first = str(error).strip().splitlines()[0].rstrip(".")
     if "Parquet" in first and "magic bytes" in first:
@@ -92,9 +90,7 @@ def _broken_line(path: Path) -> str | None:
         with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 if line.strip() and not _is_object(line):
-                    return (
-                        f"line {number:,} is no JSON object: {line[:60].decode(errors='replace').strip()!r}"
-                    )
+                    return f"line {number:,} is no JSON object: {line[:60].decode(errors='replace').strip()!r}"
     except (OSError, EOFError):
         pass
     return None
@@ -168,9 +164,7 @@ def _csv(stream: pa.NativeFile, schema: pa.Schema | None) -> pacsv.CSVStreamingR
     if schema is not None:
         options.column_types = schema
         options.include_columns = schema.names
-    return pacsv.open_csv(
-        stream, read_options=pacsv.ReadOptions(block_size=TEXT_BLOCK), convert_options=options
-    )
+    return pacsv.open_csv(stream, read_options=pacsv.ReadOptions(block_size=TEXT_BLOCK), convert_options=options)
 
 
 def _csv_parts(path: Path, schema: pa.Schema) -> Iterator[Part]:
@@ -199,9 +193,7 @@ def _json_type(kind: pa.DataType) -> pa.DataType:
 def _json(stream: pa.NativeFile, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
     behaviour = "infer" if schema is None else "ignore"
     parsing = pajson.ParseOptions(explicit_schema=schema, unexpected_field_behavior=behaviour)
-    return pajson.open_json(
-        stream, read_options=pajson.ReadOptions(block_size=TEXT_BLOCK), parse_options=parsing
-    )
+    return pajson.open_json(stream, read_options=pajson.ReadOptions(block_size=TEXT_BLOCK), parse_options=parsing)
 
 
 def _json_parts(path: Path, schema: pa.Schema) -> Iterator[Part]:

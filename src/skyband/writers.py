@@ -80,9 +80,7 @@ class CsvSheet(TextSheet):
 
     def write(self, table: pa.Table) -> None:
         """Add rows."""
-        columns = [
-            column if _csv_type(column.type) == column.type else _text(column) for column in table.columns
-        ]
+        columns = [column if _csv_type(column.type) == column.type else _text(column) for column in table.columns]
         self.writer.write_table(pa.table(columns, table.column_names))
 
     def close(self) -> None:
@@ -129,9 +127,7 @@ def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.cast(pa.string())
     if pa.types.is_dictionary(kind):
         return column.cast(kind.value_type).cast(pa.string())
-    return pa.chunked_array(
-        [pa.array([None if v is None else _dumps(v) for v in column.to_pylist()], pa.string())]
-    )
+    return pa.chunked_array([pa.array([None if v is None else _dumps(v) for v in column.to_pylist()], pa.string())])
 
 
 def _dumps(value: Any) -> str:
@@ -146,9 +142,7 @@ def _json(column: pa.ChunkedArray) -> pa.ChunkedArray:
     elif pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         made = column.cast(pa.string())
     elif _csv_type(kind) == kind and not pa.types.is_string(kind):
-        made = pa.chunked_array(
-            [pa.array([None if v is None else str(v) for v in column.to_pylist()], pa.string())]
-        )
+        made = pa.chunked_array([pa.array([None if v is None else str(v) for v in column.to_pylist()], pa.string())])
     elif _is_nested(kind):
         made = _text(column)
     else:

@@ -53,7 +53,7 @@ def events(rows: int = 600, seed: int = 3) -> pa.Table:
             "symbol": pa.array([f"S{i}" for i in rng.integers(0, 20, rows)]),
             "price": pa.array((rng.random(rows) * 100).round(3)),
             "volume": pa.array(rng.integers(1, 50, rows)),
-            "venue": pa.array([["N", "Q", "Zürich, \"x\""][i] for i in rng.integers(0, 3, rows)]),
+            "venue": pa.array([["N", "Q", 'Zürich, "x"'][i] for i in rng.integers(0, 3, rows)]),
             "note": pa.array(["unused"] * rows),
         }
     )

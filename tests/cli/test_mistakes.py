@@ -143,7 +143,10 @@ def test_text_that_is_no_time(queries: Path, tmp_path: Path, refused: Refused) -
 def test_columns_that_are_not_there_are_named_for_all_queries(tmp_path: Path, refused: Refused) -> None:
     file = tmp_path / "q.toml"
     file.write_text(
-        "".join(f'[[query]]\nname = "{n}"\nk = 1\nsize = "1 hour"\nscore = "{s}"\n' for n, s in (("a", "prise"), ("b", "venue")))
+        "".join(
+            f'[[query]]\nname = "{n}"\nk = 1\nsize = "1 hour"\nscore = "{s}"\n'
+            for n, s in (("a", "prise"), ("b", "venue"))
+        )
     )
     save(events(), tmp_path / "1.parquet")
     message = refused(file, "--input", tmp_path / "1.parquet", "--time", "ts", "--id", "symbol")
@@ -156,7 +159,9 @@ def test_a_time_column_that_is_not_there(queries: Path, tmp_path: Path, refused:
     assert "no column 'tz' for the time" in refused(queries, "--input", tmp_path / "1.parquet", "--time", "tz")
 
 
-def test_a_file_that_must_not_be_read(queries: Path, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_must_not_be_read(
+    queries: Path, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def deny(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")  # root may read everything, so the refusal is played
 
@@ -290,8 +295,16 @@ def test_all_mistakes_of_all_queries_are_reported_together(tmp_path: Path, refus
         ("q.toml", "[[query]\n", "is no TOML: "),
         ("q.toml", "", "there is no query; write a [[query]] table"),
         ("q.toml", '[query]\nname = "a"\n', "write [[query]], in double brackets"),
-        ("q.toml", "time = 3\n" + '[[query]]\nname = "a"\nk = 1\nsize = "1 s"\nscore = "x"\n', "time is 3; give a text"),
-        ("q.toml", '[[query]]\nname = "a"\nk = 1\nsize = "1 s"\nscore = "x"\n' * 2, "there is more than one of this name"),
+        (
+            "q.toml",
+            "time = 3\n" + '[[query]]\nname = "a"\nk = 1\nsize = "1 s"\nscore = "x"\n',
+            "time is 3; give a text",
+        ),
+        (
+            "q.toml",
+            '[[query]]\nname = "a"\nk = 1\nsize = "1 s"\nscore = "x"\n' * 2,
+            "there is more than one of this name",
+        ),
         ("q.toml", '[[query]]\nname = "a"\nk = 1\nsize = "1 s"\nscore = "x"\n', "the column of the time is not known"),
         ("q.rq", "SELECT", "is RSP-QL, which this version cannot read yet"),
         ("q.yaml", "", "is no query file; queries are written in a .toml file"),

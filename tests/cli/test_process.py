@@ -22,7 +22,9 @@ QUERY = 'time = "t"\nid = "id"\n[[query]]\nname = "top"\nk = 10\nsize = "1 minut
 
 def write_rows(path: Path, rows: int, begin: int = 0, row_group: int = 100_000) -> None:
     rng = np.random.default_rng(begin)
-    table = pa.table({"t": np.arange(begin, begin + rows) * 1000, "id": rng.integers(0, 1000, rows), "x": rng.random(rows)})
+    table = pa.table(
+        {"t": np.arange(begin, begin + rows) * 1000, "id": rng.integers(0, 1000, rows), "x": rng.random(rows)}
+    )
     pq.write_table(table, path, row_group_size=row_group)
 
 

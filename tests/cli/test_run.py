@@ -100,7 +100,9 @@ def test_only_the_columns_that_queries_use_are_read(queries: Path, tmp_path: Pat
 
 def test_options_win_over_the_file(tmp_path: Path, invoke: Invoke) -> None:
     file = tmp_path / "q.toml"
-    file.write_text('time = "no"\nid = "no"\ntime_unit = "ns"\n[[query]]\nname = "a"\nk = 1\nsize = "1 minute"\nscore = "x"\n')
+    file.write_text(
+        'time = "no"\nid = "no"\ntime_unit = "ns"\n[[query]]\nname = "a"\nk = 1\nsize = "1 minute"\nscore = "x"\n'
+    )
     pq.write_table(pa.table({"t": [0, 61], "name": ["a", "b"], "x": [1.0, 2.0]}), tmp_path / "in.parquet")
     result = invoke(
         "run", file, "--input", tmp_path / "in.parquet", "--time", "t", "--id", "name", "--time-unit", "s",

@@ -79,10 +79,10 @@ def find_needs(cuts: Any, starts: Any, ks: Any, at: Any, last: Any, need: Any) -
 
 @jit
 def merge(
-    mode: Any, events: Any, band: Any, m: Any, fresh: Any, pane: Any, codes: Any, oldest: Any, need: Any,
+    mode: Any, events: Any, band: Any, at: Any, m: Any, fresh: Any, pane: Any, codes: Any, oldest: Any, need: Any,
     depth: Any, out: Any,
 ) -> Any:  # fmt: skip
-    """Merge a newer pane into the band, and drop what its rule allows. Returns the new length.
+    """Merge a newer pane into the band from place `at` on, and drop what its rule allows. Returns the new length.
 
     ALL: every fresh event lies in a later pane than every kept one, so each raises `beaten` of all that come
     after it, a running number in one linear pass; what is beaten K(p) times goes. BEST: nothing goes here,
@@ -95,7 +95,8 @@ def merge(
     if mode == LATEST:
         for j in range(fresh.size):
             fresh_code[code[fresh[j]]] = pane
-    i = j = size = better = 0
+    i = size = at
+    j = better = 0
     current = np.int64(-(2**62))
     while i < m or j < fresh.size:
         take_fresh = i == m
@@ -135,6 +136,30 @@ def merge(
         for j in range(fresh.size):
             fresh_code[code[fresh[j]]] = -1
     return size
+
+
+@jit
+def find_place(events: Any, band: Any, m: Any, fresh: Any) -> Any:
+    """Return where in a band the best fresh event goes; what comes before is beaten by none of them."""
+    slots = band[0]
+    low, high = 0, m
+    while low < high:
+        middle = (low + high) // 2
+        if before(events, fresh[0], slots[middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@jit
+def copy(source: Any, band: Any, begin: Any, end: Any) -> None:
+    """Copy a stretch of one band into another."""
+    band[0][begin:end] = source[0][begin:end]
+    band[1][begin:end] = source[1][begin:end]
+    band[2][begin:end] = source[2][begin:end]
+    band[3][begin:end] = source[3][begin:end]
+    band[4][begin:end] = source[4][begin:end]
 
 
 @jit
@@ -252,20 +277,30 @@ def seal(
     code = codes[0]
     scratch = (code, np.full(codes[1], -1, np.int64))
     marks = np.full(codes[1] if mode == BEST else 0, -1, np.int64)
-    side, n, d, begin = 0, 0, 0, 0
+    side, n, d, begin, oldest, whole_at = 0, 0, 0, 0, 0, first
     offsets[0] = 0
     for r in range(ends.size + 1):
         # One more round than panes: with nothing fresh, it drops what the last answers made useless.
         pane = min(first + r, first + ends.size - 1)
         end = ends[min(r, ends.size - 1)]
-        if end > begin or r == ends.size:
+        # What is better than a whole pane can only have expired. To look at it now and then is enough, and keeps
+        # a stream of falling scores from costing a pass over the whole band for every pane.
+        stale = r == ends.size or (pane - whole_at) ** 2 > 6 * (pane - oldest)
+        if end > begin or (stale and m > 0):
             band, out = bands[side], bands[1 - side]
             oldest = find_needs(cuts, starts, ks, at, pane, need)
             new = slots[begin:end]
-            m = merge(mode, events, band, m, new, pane, scratch, oldest, need, depth, out)
+            place = find_place(events, band, m, new) if mode == ALL and not stale else 0
+            whole_at = pane if place == 0 else whole_at
+            if 2 * place > m:
+                copy(band, out, place, m)
+                m = merge(mode, events, out, place, m, new, pane, scratch, oldest, need, depth, band)
+            else:
+                copy(band, out, 0, place)
+                m = merge(mode, events, band, place, m, new, pane, scratch, oldest, need, depth, out)
+                side = 1 - side
             if mode == BEST:
                 m = sweep(events, out, m, scratch, oldest, pane, need, depth, band)
-            else:
                 side = 1 - side
             begin = end
         if r == ends.size:
