@@ -119,7 +119,7 @@ def _panel(standing: Standing, width: int, rows: int) -> Panel:
     bar = max(0, width - 4 - (35 if named else 31))
     table = Table.grid(padding=(0, 1, 0, 0))
     for justify in ("right", "left", "left", "right", "left", "left"):
-        table.add_column(justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        table.add_column(justify=justify, no_wrap=True)
     most = max((abs(row.score) for row in shown), default=0.0)
     for row in shown:
         move = standing.moves.get((row.partition, row.rank), "")

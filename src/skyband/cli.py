@@ -71,7 +71,7 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[  # noqa: ARG001 - its callback does the work
+    version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and stop."),
     ] = False,
@@ -151,7 +151,10 @@ def _check_engine(engine: str, checkpoint: Path | None) -> None:
 
 def _needed(what: str, given: str | None) -> str:
     if not given:
-        msg = f'the column of the {what} is not known; add --{what} COLUMN, or {what} = "COLUMN" at the top of the query file'
+        msg = (
+            f"the column of the {what} is not known; add --{what} COLUMN, "
+            f'or {what} = "COLUMN" at the top of the query file'
+        )
         raise InputError(msg)
     return given
 

@@ -65,8 +65,8 @@ class Job:
         if counting and len(counting) < len(self.queries):
             timed = next(query.name for query in self.queries if not query.window.counts)
             msg = (
-                f"query {counting[0]!r} counts events and query {timed!r} measures time, so the starts and ends of their "
-                "windows do not go into one column; put them into two query files"
+                f"query {counting[0]!r} counts events and query {timed!r} measures time, so the starts and ends of "
+                "their windows do not go into one column; put them into two query files"
             )
             raise InputError(msg)
 
@@ -128,7 +128,7 @@ def execute(job: Job, watch: Watch | None = None) -> Report:
             watermark=job.watermark, algorithm=job.algorithm, on_late=sinks[0], on_rejected=sinks[1],
         )  # fmt: skip
         reading.monitor = going.monitor
-        with closing(reading.batches):
+        with closing(reading):
             for part in going.parts():
                 answers.write(fit(part, answers.schema))
         reading.note()
@@ -169,6 +169,10 @@ class _Reading:
             yield batch
             self.note()
 
+    def close(self) -> None:
+        """Read no further."""
+        self.batches.close()
+
     def note(self) -> None:
         """Pass the numbers on."""
         if self.monitor is not None:
@@ -196,7 +200,7 @@ def used_columns(queries: Sequence[Query], source: Source, schema: pa.Schema) ->
     >>> q = Query("top", k=1, score="price * Volume", window=Window("1 hour"), select=("venue",))
     >>> schema = pa.schema([(name, pa.int64()) for name in ("ts", "symbol", "price", "volume", "venue", "note")])
     >>> used_columns([q], Source("ts", "symbol"), schema)
-    ['ts', 'symbol', 'venue', 'price', 'volume']
+    ['ts', 'symbol', 'venue', 'volume', 'price']
     """
     source.check(schema)
     problems: list[str] = []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import Full, Queue
@@ -76,13 +77,14 @@ class Stream:
             schema = stored.set(stored.get_field_index(time), pa.field(time, kind))
         return replace(self, stored=stored, schema=schema)
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
+    def __iter__(self) -> Generator[pa.RecordBatch]:
         self.done = 0.0
-        reading = side_by_side((self._file(path) for path in self.files), FILES_AHEAD, BATCHES_AHEAD)
-        for batch, share in reading:
-            self.done += share
-            if batch.num_rows:
-                yield batch
+        files = (self._file(path) for path in self.files)
+        with closing(side_by_side(files, FILES_AHEAD, BATCHES_AHEAD)) as reading:
+            for batch, share in reading:
+                self.done += share
+                if batch.num_rows:
+                    yield batch
 
     def _file(self, path: Path) -> Iterator[tuple[pa.RecordBatch, float]]:
         """Yield the batches of one file, and how many of its bytes each took."""
@@ -326,7 +328,7 @@ class Ahead(Iterator[T]):
         return False
 
 
-def side_by_side(sources: Iterable[Iterator[T]], width: int, depth: int) -> Iterator[T]:
+def side_by_side(sources: Iterable[Iterator[T]], width: int, depth: int) -> Generator[T]:
     """Yield the items of one source after the other, while the next ones are being read already.
 
     Examples

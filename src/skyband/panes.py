@@ -32,7 +32,7 @@ class Panes:
     """
 
     def __init__(self, schedules: Sequence[Schedule] = ()) -> None:
-        self.schedules = schedules
+        self._rest, self._slide = _residues(schedules)
         self.cuts = np.empty(0, np.int64)
         self.base = 0
         self.depth = np.empty(0, np.int64)
@@ -48,6 +48,8 @@ class Panes:
 
     def cover(self, low: int, high: int) -> None:
         """Add panes so that `low` and `high` lie inside them."""
+        if len(self.cuts) and self.cuts[0] <= low and high < self.cuts[-1]:
+            return
         before = after = np.empty(0, np.int64)
         if len(self.cuts) == 0:
             after = self._between(low, high)
@@ -66,7 +68,7 @@ class Panes:
 
     def refine(self, schedules: Sequence[Schedule]) -> bool:
         """Serve other schedules from now on: known panes get their cuts too; tell whether any was cut."""
-        self.schedules = schedules
+        self._rest, self._slide = _residues(schedules)
         if len(self.cuts) == 0:
             return False
         wanted = self._between(int(self.cuts[0]), int(self.cuts[-1]))
@@ -123,20 +125,13 @@ class Panes:
         for name in ("cuts", "depth", "torn", "base", "forgot"):
             setattr(self, name, state[name])
 
-    def _classes(self) -> tuple[IntArray, IntArray]:
-        """Return the cuts as residue classes: places that are `rest` modulo `slide`."""
-        pairs = [(s.phase % s.slide, s.slide) for s in self.schedules]
-        pairs += [((s.phase + s.size) % s.slide, s.slide) for s in self.schedules]
-        rest, slide = np.unique(np.array(pairs, np.int64), axis=0).T
-        return rest, slide
-
     def _floor(self, position: int) -> int:
-        rest, slide = self._classes()
+        rest, slide = self._rest, self._slide
         return int((position - (position - rest) % slide).max())
 
     def _between(self, low: int, high: int) -> IntArray:
         """Return all cuts from the last one at or before `low` to the first one after `high`."""
-        rest, slide = self._classes()
+        rest, slide = self._rest, self._slide
         low = self._floor(low)
         high = int((high + slide - (high - rest) % slide).min())
         grid = gcd(*(rest - rest[0]).tolist(), *slide.tolist())
@@ -152,3 +147,13 @@ class Panes:
         classes = zip(rest.tolist(), slide.tolist(), strict=True)
         parts = [np.arange(low - (low - r) % s, high + 1, s, dtype=np.int64) for r, s in classes]
         return np.unique(np.concatenate([part[part >= low] for part in parts]))
+
+
+def _residues(schedules: Sequence[Schedule]) -> tuple[IntArray, IntArray]:
+    """Return where windows start and end as residue classes: places that are `rest` modulo `slide`."""
+    if not schedules:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    pairs = [(s.phase % s.slide, s.slide) for s in schedules]
+    pairs += [((s.phase + s.size) % s.slide, s.slide) for s in schedules]
+    rest, slide = np.unique(np.array(pairs, np.int64), axis=0).T
+    return rest, slide

@@ -27,7 +27,7 @@ class QueryFile:
 
 
 def load(path: Path) -> QueryFile:
-    """Read a query file.
+    r"""Read a query file.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def load(path: Path) -> QueryFile:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder, "queries.toml")
-    ...     _ = file.write_text('time = "ts"\\n[[query]]\\nname = "top"\\nk = 3\\nsize = "1 hour"\\nscore = "price"\\n')
+    ...     _ = file.write_text('time = "ts"\n[[query]]\nname = "top"\nk = 3\nsize = "1 hour"\nscore = "price"\n')
     ...     load(file).queries[0].name
     'top'
     """
@@ -88,7 +88,8 @@ def _top_problems(given: Mapping[str, Any]) -> list[str]:
     problems = []
     if unknown := [key for key in given if key not in (*DEFAULTS, "query")]:
         problems.append(
-            f"unknown key {', '.join(map(repr, unknown))} above the queries; allowed are {', '.join(DEFAULTS)} and [[query]]"
+            f"unknown key {', '.join(map(repr, unknown))} above the queries; "
+            f"allowed are {', '.join(DEFAULTS)} and [[query]]"
         )
     problems += [
         f"{key} is {given[key]!r}; give a text" for key in DEFAULTS if key in given and not isinstance(given[key], str)

@@ -190,7 +190,7 @@ def _json_type(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_timestamp(kind) or pa.types.is_null(kind) else kind
 
 
-def _json(stream: pa.NativeFile, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+def _json(stream: pa.NativeFile, schema: pa.Schema | None) -> pa.RecordBatchReader:
     behaviour = "infer" if schema is None else "ignore"
     parsing = pajson.ParseOptions(explicit_schema=schema, unexpected_field_behavior=behaviour)
     return pajson.open_json(stream, read_options=pajson.ReadOptions(block_size=TEXT_BLOCK), parse_options=parsing)

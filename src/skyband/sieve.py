@@ -17,6 +17,7 @@ import numpy as np
 
 from skyband.algorithms.base import Columns, Tally, sift
 from skyband.kernels import scan as kernel
+from skyband.kernels.latest import keep_latest
 from skyband.order import FloatArray, IntArray
 from skyband.panes import Panes
 from skyband.windows import ALWAYS, NEVER
@@ -24,6 +25,7 @@ from skyband.windows import ALWAYS, NEVER
 THREADS = min(os.cpu_count() or 1, 4)
 PARALLEL_ROWS = 1 << 18
 PARTITIONED_ROWS = 1 << 18
+LATEST_ROWS = 1 << 17  # so that the hash table stays in the cache
 POOL_BYTES = 1 << 26
 MOST_BARS = 1 << 22
 _NOTHING = np.empty(0, np.int64)
@@ -61,6 +63,19 @@ def everything(columns: Columns, tally: Tally, panes: Panes, offset: int = 0) ->
     if len(rows):
         panes.cover(int(columns.position[rows].min()), int(columns.position[rows].max()))
         yield rows + offset
+
+
+def latest(columns: Columns, tally: Tally, panes: Panes) -> Iterator[IntArray]:
+    """Yield the rows that are the latest of their id in their pane: what no bar can decide."""
+    for start in range(0, len(columns.merit), LATEST_ROWS):
+        part = columns[start : start + LATEST_ROWS]
+        for rows in everything(part, tally, panes, start):
+            taken = rows - start
+            pane = panes.number(part.position[taken])
+            groups = np.zeros(len(rows), np.int64) if part.part is None else part.part[taken]
+            assert part.ident is not None
+            order = (part.position[taken], part.merit[taken], part.time[taken])
+            yield rows[keep_latest(part.ident[taken], pane, groups, *order)]
 
 
 def _sieve(

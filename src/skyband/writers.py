@@ -187,7 +187,8 @@ def check(path: Path, overwrite: bool) -> None:
     name = path.name.lower()
     suffix = Path(name.removesuffix(".gz")).suffix
     if suffix not in SHEETS or (name.endswith(".gz") and suffix in (".parquet", ".pq")):
-        msg = f"cannot tell from {path} how to write it; give it one of the suffixes {', '.join(SHEETS)}, .csv.gz or .jsonl.gz"
+        known = f"{', '.join(SHEETS)}, and .gz behind those of text"
+        msg = f"cannot tell from {path} how to write it; known suffixes are {known}"
         raise InputError(msg)
     if not path.parent.is_dir():
         msg = f"there is no folder {path.parent} to write {path.name} to; make it first"

@@ -243,7 +243,8 @@ def test_a_mistake_in_the_middle_leaves_all_outputs_untouched(queries: Path, tmp
     for name in ("out.parquet", "late.csv", "rejected.jsonl"):
         (answers / name).write_text("before")
     result = invoke(
-        "run", queries, "--input", folder, "--watermark", "0 seconds", "--overwrite", "--output", answers / "out.parquet",
+        "run", queries, "--input", folder, "--watermark", "0 seconds", "--overwrite",
+        "--output", answers / "out.parquet",
         "--late", answers / "late.csv", "--rejected", answers / "rejected.jsonl",
     )  # fmt: skip
     assert result.exit_code == 2

@@ -63,7 +63,8 @@ def peak_memory(tmp_path: Path, files: int, rows: int) -> int:
     for number in range(files):
         write_rows(folder / f"{number:02}.parquet", rows, number * rows)
     arguments = skyband(
-        "run", tmp_path / "q.toml", "--input", folder, "--output", tmp_path / f"{files}.parquet", "--watermark", "1 second"
+        "run", tmp_path / "q.toml", "--input", folder, "--output", tmp_path / f"{files}.parquet",
+        "--watermark", "1 second",
     )  # fmt: skip
     process = subprocess.Popen(arguments, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)

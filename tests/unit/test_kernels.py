@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from skyband import order
-from skyband.kernels import scan, seal
+from skyband.kernels import latest, scan, seal
 from skyband.panes import UNTOUCHED
 
 SEEDS = range(30)
@@ -212,3 +212,19 @@ def test_the_order_rule_in_python_and_compiled() -> None:
             expected = (-a[0], -a[1], a[2]) < (-b[0], -b[1], b[2])
             for rule in both(order.is_better):
                 assert rule(*a, *b) == expected
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_keep_latest_keeps_one_row_for_each_id_of_a_pane(seed: int, compiled: bool) -> None:
+    rng = np.random.default_rng(seed)
+    ident, pane, part, position, merit, time = (rng.integers(-3, 4, 200) for _ in range(6))
+    expected: dict[tuple[int, ...], int] = {}
+    for i in range(200):
+        name = (ident[i], pane[i], part[i])
+        j = expected.setdefault(name, i)
+        if (position[i], merit[i], time[i]) > (position[j], merit[j], time[j]):
+            expected[name] = i
+    with np.errstate(over="ignore"):
+        rows = both(latest.keep_latest)[not compiled](ident, pane, part, position, merit.astype(float), time)
+    assert rows.tolist() == sorted(expected.values())

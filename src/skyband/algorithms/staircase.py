@@ -8,7 +8,7 @@ That is about ``k ln(n/k) + k`` events for n in the window in random order, at m
 partition) for any order. An arriving event costs one comparison with its pane's bar; a sealed pane costs one
 linear merge; an answer one walk over the kept events. ``distinct="best"`` costs a factor ``log(panes)`` in the
 merge. ``distinct="latest"`` must keep the latest event of *every* id of the longest window, however bad: a
-better id may fall at any time and make room. It costs one sort per batch and O(ids) per sealed pane.
+better id may fall at any time and make room. It costs one look-up per event and O(ids) per sealed pane.
 
 Invariant: each open pane holds its best K events, or all of them; the sealed panes hold every event that a
 coming window can answer with.
@@ -100,7 +100,9 @@ class Staircase(Algorithm):
         """Drop, in one pass, what cannot be among the best K of its pane."""
         base = self.panes.base
         counted_panes_are_small = self.arena.counts and min(s.slide for s in self.schedules) <= self.k
-        if self.mode == LATEST or counted_panes_are_small:
+        if self.mode == LATEST:
+            pieces = sieve.latest(columns, tally, self.panes)
+        elif counted_panes_are_small:
             pieces = sieve.everything(columns, tally, self.panes)
         else:
             pieces = sieve.survivors(columns, tally, self.panes, self.k, self._kth)
@@ -131,6 +133,7 @@ class Staircase(Algorithm):
         slots, pane = slots[order], pane[order]
         if self.mode != ALL:
             slots, pane = self._one_per_id(slots, pane)
+            self.panes.lower(pane, ANY_K)  # other events of the ids may be gone, here or before, in the sieve
         ends = np.append(np.flatnonzero(pane[1:] != pane[:-1]) + 1, len(pane))
         kernel.sort_runs(slots, ends, self._events())
         if self.mode != LATEST:
@@ -138,8 +141,6 @@ class Staircase(Algorithm):
             # A pane with K events may have lost others, here or before, in the sieve.
             self.panes.lower(pane[rank == self.k - 1], self.k)
             slots, pane = slots[rank < self.k], pane[rank < self.k]
-        if self.mode == BEST:
-            self.panes.lower(pane, ANY_K)
         self.open = np.concatenate([self.open[:tail], slots])
         self.open_pane = np.concatenate([self.open_pane[:tail], pane])
 
@@ -150,7 +151,6 @@ class Staircase(Algorithm):
         latest = (np.negative(arena.position[slots]),) if self.mode == LATEST else ()
         order = best_first(arena.merit[slots], arena.time[slots], arena.key[slots], *major, *latest)
         first = rank_in_runs(*(column[order] for column in major)) == 0
-        self.panes.lower(pane[order[~first]], ANY_K)
         kept = np.sort(order[first])
         return slots[kept], pane[kept]
 
