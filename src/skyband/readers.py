@@ -81,7 +81,9 @@ def _reason(path: Path, error: Exception) -> str:
     first = str(error).strip().splitlines()[0].rstrip(".")
     if "Parquet" in first and "magic bytes" in first:
         return "it is no Parquet file, or its end is missing"
-    return first.removeprefix("JSON parse error: ").split(" in row ")[0]
+    said = first.removeprefix("JSON parse error: ").split(" in row ")[0].split(". If these")[0]
+    settled = "; the first rows of the first file settled the types"
+    return said + (settled if "conver" in said or "changed from" in said else "")
 
 
 def _broken_line(path: Path) -> str | None:

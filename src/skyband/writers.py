@@ -127,11 +127,16 @@ def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.cast(pa.string())
     if pa.types.is_dictionary(kind):
         return column.cast(kind.value_type).cast(pa.string())
-    return pa.chunked_array([pa.array([None if v is None else _dumps(v) for v in column.to_pylist()], pa.string())])
+    write = _dumps if pa.types.is_nested(kind) else _plainly
+    return pa.chunked_array([pa.array([None if v is None else write(v) for v in column.to_pylist()], pa.string())])
 
 
 def _dumps(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return json.dumps(value, ensure_ascii=False, default=_plainly)
+
+
+def _plainly(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def _json(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -139,19 +144,13 @@ def _json(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type
     if pa.types.is_floating(kind):
         made = _json_numbers(column.cast(pa.float64()))
-    elif pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+    elif _csv_type(kind) == kind and not pa.types.is_string(kind):  # whole numbers, decimals, true and false
         made = column.cast(pa.string())
-    elif _csv_type(kind) == kind and not pa.types.is_string(kind):
-        made = pa.chunked_array([pa.array([None if v is None else str(v) for v in column.to_pylist()], pa.string())])
-    elif _is_nested(kind):
+    elif pa.types.is_nested(kind):
         made = _text(column)
     else:
         made = _quoted(column if pa.types.is_string(kind) else _text(column))
     return made.fill_null("null")
-
-
-def _is_nested(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_null(kind))
 
 
 def _json_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
