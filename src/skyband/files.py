@@ -19,7 +19,7 @@ from skyband.expressions.bind import find_column
 from skyband.readers import FORMATS, PARQUET, format_of, naming, parquet_rows
 from skyband.rows import Source, event_times
 
-FILES_AHEAD = 2
+PIECES_AHEAD = 3  # one being worked on, two being read
 BATCHES_AHEAD = 2
 T = TypeVar("T")
 
@@ -79,17 +79,17 @@ class Stream:
 
     def __iter__(self) -> Generator[pa.RecordBatch]:
         self.done = 0.0
-        files = (self._file(path) for path in self.files)
-        with closing(side_by_side(files, FILES_AHEAD, BATCHES_AHEAD)) as reading:
+        pieces = (self._piece(path, piece) for path in self.files for piece in _pieces(path, self.stored))
+        with closing(side_by_side(pieces, PIECES_AHEAD, BATCHES_AHEAD)) as reading:
             for batch, share in reading:
                 self.done += share
                 if batch.num_rows:
                     yield batch
 
-    def _file(self, path: Path) -> Iterator[tuple[pa.RecordBatch, float]]:
-        """Yield the batches of one file, and how many of its bytes each took."""
+    def _piece(self, path: Path, piece: range) -> Iterator[tuple[pa.RecordBatch, float]]:
+        """Yield the batches of a piece of a file, and how many of the file's bytes each took."""
         size, before = path.stat().st_size, 0.0
-        for batch, share in _file_parts(path, self.stored):
+        for batch, share in _piece_parts(path, piece, self.stored):
             yield _conform(batch, self.schema, path), (share - before) * size
             before = share
 
@@ -191,13 +191,20 @@ def _schema_of(path: Path) -> pa.Schema:
         return kind.schema(path).remove_metadata()
 
 
-def _file_parts(path: Path, stored: pa.Schema) -> Iterator[tuple[pa.RecordBatch, float]]:
-    """Read a file after a look at its columns."""
+def _pieces(path: Path, stored: pa.Schema) -> list[range]:
+    """Return the pieces of a file, after a look at its columns."""
     kind = format_of(path)
     assert kind is not None
     _check(path, _schema_of(path), stored, kind.typed)
     with naming(path):
-        yield from kind.parts(path, stored)
+        return kind.pieces(path)
+
+
+def _piece_parts(path: Path, piece: range, stored: pa.Schema) -> Iterator[tuple[pa.RecordBatch, float]]:
+    kind = format_of(path)
+    assert kind is not None
+    with naming(path):
+        yield from kind.parts(path, stored, piece)
 
 
 def _check(path: Path, found: pa.Schema, wanted: pa.Schema, typed: bool) -> None:
@@ -246,7 +253,8 @@ def _cast(column: pa.Array, wanted: pa.Field, path: Path) -> pa.Array:
 
 def _time_type(files: Sequence[Path], column: pa.Field) -> pa.DataType:
     """Return which timestamps the first rows' text is: with a zone or without, as fine as need be."""
-    parts = _file_parts(files[0], pa.schema([column]))
+    wanted = pa.schema([column])
+    parts = _piece_parts(files[0], _pieces(files[0], wanted)[0], wanted)
     sample = next((batch.column(0) for batch, _ in parts if batch.num_rows), pa.array([], column.type))
     if sample.null_count == len(sample):
         return column.type
