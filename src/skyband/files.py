@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import Full, Queue
-from threading import Event, Thread
+from threading import Event
 from typing import TypeVar
 
 import pyarrow as pa
@@ -279,7 +280,7 @@ class _End:
 
 
 class Ahead(Iterator[T]):
-    """An iterator run in a thread of its own, from the start on, at most some items ahead.
+    """An iterator run by a thread of a pool, from the start on, at most some items ahead.
 
     Parameters
     ----------
@@ -287,19 +288,21 @@ class Ahead(Iterator[T]):
         What to run.
     depth
         How many items may wait.
+    pool
+        Whose threads to use: they stay, so the memory that one piece was read into serves the next.
 
     Examples
     --------
-    >>> list(Ahead(iter("abc"), 2))
+    >>> with ThreadPoolExecutor(1) as pool:
+    ...     list(Ahead(iter("abc"), 2, pool))
     ['a', 'b', 'c']
     """
 
-    def __init__(self, items: Iterator[T], depth: int) -> None:
+    def __init__(self, items: Iterator[T], depth: int, pool: ThreadPoolExecutor) -> None:
         self._items = items
         self._queue: Queue[T | _End] = Queue(depth)
         self._stop = Event()
-        self._thread = Thread(target=self._fill, name="skyband-reader", daemon=True)
-        self._thread.start()
+        self._filling = pool.submit(self._fill)
 
     def __next__(self) -> T:
         if self._stop.is_set():
@@ -311,9 +314,9 @@ class Ahead(Iterator[T]):
         raise item.error or StopIteration
 
     def close(self) -> None:
-        """End the thread, wherever it is."""
+        """End the run, wherever it is."""
         self._stop.set()
-        self._thread.join()
+        self._filling.result()
 
     def _fill(self) -> None:
         end = _End()
@@ -345,15 +348,16 @@ def side_by_side(sources: Iterable[Iterator[T]], width: int, depth: int) -> Gene
     ['a', 'b', 'c']
     """
     running: deque[Ahead[T]] = deque()
-    try:
-        for source in sources:
-            running.append(Ahead(source, depth))
-            if len(running) == width:
+    with ThreadPoolExecutor(width, "skyband-reader") as pool:
+        try:
+            for source in sources:
+                running.append(Ahead(source, depth, pool))
+                if len(running) == width:
+                    yield from running[0]
+                    running.popleft()
+            while running:
                 yield from running[0]
                 running.popleft()
-        while running:
-            yield from running[0]
-            running.popleft()
-    finally:
-        for one in running:
-            one.close()
+        finally:
+            for one in running:
+                one.close()

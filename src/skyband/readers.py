@@ -132,7 +132,7 @@ def _parquet_pieces(path: Path) -> list[range]:
 def _parquet_parts(path: Path, schema: pa.Schema, piece: range) -> Iterator[Part]:
     """Read some row groups: one thread a piece, since pieces are read side by side."""
     done = 0
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(path, memory_map=True) as file:
         footer = file.metadata
         rows = sum(footer.row_group(group).num_rows for group in piece)
         if rows <= 2 * PARQUET_ROWS:  # at once, which is faster than batch by batch
