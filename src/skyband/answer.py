@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.answer_table import as_table
+from skyband.kernels.gather import gather
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_runs
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -134,7 +135,7 @@ class Block:
         return carried if carried is None or self.place is None else carried.take(pa.array(self.place))
 
     def _column(self, values: Any) -> Any:
-        return values if self.place is None else values[self.place]
+        return values if self.place is None else gather(values, self.place)
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,22 +8,19 @@ what one would.
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from math import isqrt
 
 import numpy as np
 
 from skyband.algorithms.base import Columns, Tally, sift
 from skyband.kernels import scan as kernel
+from skyband.kernels.gather import PARALLEL_ROWS, THREADS, workers
 from skyband.kernels.latest import keep_latest
 from skyband.order import FloatArray, IntArray
 from skyband.panes import Panes
 from skyband.windows import ALWAYS, NEVER
 
-THREADS = min(os.cpu_count() or 1, 4)
-PARALLEL_ROWS = 1 << 18
 PARTITIONED_ROWS = 1 << 18
 LATEST_ROWS = 1 << 17  # so that the hash table stays in the cache
 POOL_BYTES = 1 << 26
@@ -101,7 +98,7 @@ def _sieve(
         if len(jobs) == 1:
             _Part.scan(*jobs[0])
         else:
-            list(_workers().map(lambda job: _Part.scan(*job), jobs))
+            list(workers().map(lambda job: _Part.scan(*job), jobs))
         for part in todo:
             yield from part.take(offset)
         for part in todo:
@@ -110,11 +107,6 @@ def _sieve(
                 panes.cover(int(block.min()), int(block.max()))
     for part in parts:
         part.count(tally, offset)
-
-
-@lru_cache
-def _workers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(THREADS, thread_name_prefix="skyband")
 
 
 def _span(columns: Columns, panes: Panes) -> tuple[int, int]:
@@ -156,25 +148,40 @@ class _Part:
 
     def scan(self, cuts: IntArray, bars: Bars, k: int) -> None:
         """Go on until the end, or until a position lies outside the cuts."""
+        # A guess that aims at four deviations more than K events is rarely too high, and lets few too many in.
+        simple = self.columns.partitions == 1 and self.columns.ident is None
+        target = k + 4 * isqrt(k) + 8 if simple else 0
+        known = bars[0].copy()
+        begun = np.full(len(bars[0]), -1, np.int64)
+        self._pass_over(cuts, bars, k, begun, target)
+        failed = begun >= 0
+        if failed.any():
+            self._again(cuts, (np.where(failed, known, np.inf), bars[1]), k, int(begun[failed].min()))
+
+    def _pass_over(self, cuts: IntArray, bars: Bars, k: int, begun: IntArray, target: int) -> None:
         c = self.columns
         part, ident = (_NOTHING if column is None else column for column in (c.part, c.ident))
         arrays, pool = (c.merit, c.time, c.position, part, ident), _pool(len(bars[0]), k)
+        guesses = (np.array([-np.inf]), np.array([-1, target], np.int64), begun)
         status = kernel.FULL
         while status == kernel.FULL:
             status, self.row = kernel.scan(
-                arrays,
-                self.row,
-                self.stop,
-                (cuts, c.partitions),
-                bars,
-                pool,
-                self.limits,
-                k,
-                self.seen,
+                arrays, self.row, self.stop, (cuts, c.partitions), bars, pool, guesses, self.limits, k, self.seen,
                 self.late,
-            )
-            self.rows.append(kernel.drain(pool, bars, ident, self.seen[kernel.IN_USE], k))
+            )  # fmt: skip
+            self.rows.append(kernel.drain(pool, bars, begun, ident, self.seen[kernel.IN_USE], k))
             self.seen[kernel.IN_USE] = 0
+            guesses[1][0] = -1
+
+    def _again(self, cuts: IntArray, bars: tuple[FloatArray, IntArray], k: int, start: int) -> None:
+        """Pass once more over the rows of panes whose guess was too high; all other panes' bars are out of reach."""
+        again = _Part(self.columns, start, self.row, Tally(*self.limits.tolist()))
+        others = bars[0] == np.inf
+        bar_time = np.where(others, 2**63 - 1, bars[1])
+        again._pass_over(
+            cuts, (bars[0], bar_time, np.full(len(others), -1, np.int64)), k, np.full(len(others), -1, np.int64), 0
+        )
+        self.rows += again.rows
 
     def take(self, offset: int) -> Iterator[IntArray]:
         """Hand over the rows found so far, counted from `offset`."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import skyband as sb
+from skyband.order import best_first
 from tests.conformance.registry import algorithms
 from tests.streams import Workload, assert_same, random_workload, replies_of, run_through
 
@@ -75,3 +77,34 @@ def test_disorder_within_the_delay_changes_nothing(algorithm: str) -> None:
             found.append(replies_of(run_through(monitor, workload)))
             assert monitor.stats().late == monitor.stats().partly_late == 0
         assert_same(found[0], found[1], f"{algorithm}, seed {seed}")
+
+
+@pytest.mark.parametrize("shape", ["random", "rising", "falling", "jumping", "tied"])
+@pytest.mark.parametrize("algorithm", algorithms())
+def test_full_panes_equal_a_plain_sort(algorithm: str, shape: str) -> None:
+    """Panes with far more events than k, where bars and guesses for bars do their work."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        n, k = 6000, int(rng.choice([1, 5, 40]))
+        score = {
+            "random": rng.normal(size=n),
+            "rising": np.arange(n) * 1.0,
+            "falling": np.arange(n) * -1.0,
+            "jumping": rng.normal(size=n) + rng.choice([0, 100, -100], 12)[np.arange(n) // 500],
+            "tied": rng.integers(0, 3, n).astype(float),
+        }[shape]
+        time = np.sort(rng.integers(0, 4000, n)) + rng.integers(-20, 20, n)
+        data = {"t": time, "id": rng.integers(0, 500, n), "x": score}
+        query = sb.Query("q", k=k, score="x", window=sb.Window(1000, slide=250))
+        found = {}
+        for rows in (n, 1700):
+            run = sb.run(query, data, time="t", id="id", algorithm=algorithm, batch_rows=rows)
+            found[rows] = [(answer.end, answer.rows) for answer in run]
+        assert found[n] == found[1700]
+        for at, got in found[n]:
+            end = int(at)  # type: ignore[arg-type]
+            inside = np.flatnonzero((time >= end - 1000) & (time < end))
+            best = inside[best_first(score[inside], time[inside], data["id"][inside])][:k]
+            assert [(row.id, row.score, row.time) for row in got] == [
+                (data["id"][i], score[i], time[i]) for i in best
+            ], f"{algorithm}, {shape}, seed {seed}, window that ends at {end}"

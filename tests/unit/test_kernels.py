@@ -102,6 +102,10 @@ def test_scan_drops_only_what_cannot_be_among_the_best(seed: int, compiled: bool
             assert set(best.tolist()) <= set(rows), f"seed {seed}: pane {pane} lost one of its best"
 
 
+def no_guesses(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return np.array([-np.inf]), np.array([-1, 0]), np.full(size, -1)
+
+
 def run_scan(
     merit: np.ndarray,
     time: np.ndarray,
@@ -130,8 +134,20 @@ def run_scan(
     status, row = scan.FULL, 0
     while status != scan.DONE:
         assert status == scan.FULL
-        status, row = pass_(columns, row, len(merit), (cuts, partitions), bars, pool, np.array([12, 20]), k, seen, late)
-        rows += drain(pool, bars, none, seen[scan.IN_USE], k).tolist()
+        status, row = pass_(
+            columns,
+            row,
+            len(merit),
+            (cuts, partitions),
+            bars,
+            pool,
+            no_guesses(size),
+            np.array([12, 20]),
+            k,
+            seen,
+            late,
+        )
+        rows += drain(pool, bars, np.full(size, -1), none, seen[scan.IN_USE], k).tolist()
         seen[scan.IN_USE] = 0
     return rows, seen, late[: seen[scan.LATE]].tolist()
 
@@ -153,7 +169,17 @@ def test_scan_says_where_positions_leave_the_cuts(compiled: bool) -> None:
     seen = np.array([0, 0, 0, 2**62, -(2**62), 0])
     limits = np.array([-(2**62), -(2**62)])
     status, row = both(scan.scan)[not compiled](
-        (merit, time, time, none, none), 0, 3000, (np.array([0, 2500]), 1), bars, pool, limits, 4, seen, none
+        (merit, time, time, none, none),
+        0,
+        3000,
+        (np.array([0, 2500]), 1),
+        bars,
+        pool,
+        no_guesses(size),
+        limits,
+        4,
+        seen,
+        none,
     )
     assert status == scan.OUTSIDE
     assert row <= 2500

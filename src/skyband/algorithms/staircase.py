@@ -129,8 +129,9 @@ class Staircase(Algorithm):
 
     def _settle(self, slots: SlotArray, pane: IntArray, tail: int) -> None:
         """Sort open events, the new ones from place `tail` on, and leave each pane only its best K."""
-        order = np.argsort(pane, kind="stable")
-        slots, pane = slots[order], pane[order]
+        if np.any(pane[1:] < pane[:-1]):
+            order = np.argsort(pane, kind="stable")
+            slots, pane = slots[order], pane[order]
         if self.mode != ALL:
             slots, pane = self._one_per_id(slots, pane)
             self.panes.lower(pane, ANY_K)  # other events of the ids may be gone, here or before, in the sieve

@@ -4,6 +4,9 @@ Each *slot pane* (a pane, or a pane of one partition) that the batch touches get
 Full buffers are cut back to their best K, which raises the pane's bar; events below the bar cost one
 comparison, block by block. What is left at the end is a small superset of the best K of each pane: events
 that tie with the K-th on merit and time are left in, since ids decide there.
+
+A fresh pane begins with a *guess* for its bar: what a few more than K events of the pane before it reached.
+Guesses are verified: a pane that ends up with fewer than K events is passed over again without one.
 """
 
 from __future__ import annotations
@@ -13,8 +16,8 @@ from typing import Any
 import numba
 import numpy as np
 
-BLOCK = 1024  # rows whose positions are looked at together
-STRIP = 128  # rows whose merits are compared with the bar together
+BLOCK = 256  # rows whose positions are looked at together
+STRIP = 64  # rows whose merits are compared with the bar together
 DONE, FULL, OUTSIDE = 0, 1, 2
 REJECTED, LATE, PARTLY, FIRST, LAST, IN_USE = 0, 1, 2, 3, 4, 5
 
@@ -133,17 +136,9 @@ def find_pane(cuts: Any, position: Any) -> Any:
 
 @jit
 def scan(
-    columns: Any,
-    at: Any,
-    stop: Any,
-    panes: Any,
-    bars: Any,
-    pool: Any,
-    limits: Any,
-    k: Any,
-    seen: Any,
+    columns: Any, at: Any, stop: Any, panes: Any, bars: Any, pool: Any, guesses: Any, limits: Any, k: Any, seen: Any,
     late: Any,
-) -> Any:
+) -> Any:  # fmt: skip
     """Pass over the rows from `at` to `stop`; fill the buffers with what may be kept.
 
     Parameters
@@ -158,6 +153,9 @@ def scan(
         Per slot pane: merit and time of its K-th best so far, and its buffer's number (-1: none yet).
     pool
         merit, time and row of each buffer, how many entries each holds, and to which slot pane it belongs.
+    guesses
+        The guess for the next fresh pane (-inf: none); the buffer that was begun last and how many events a guess
+        aims at (0: no guesses are made); per slot pane the row at which it began with a guess (-1: it did not).
     limits
         Positions before limits[0] missed all windows, those before limits[1] some.
     k
@@ -176,6 +174,7 @@ def scan(
     cuts, partitions = panes
     bar, bar_time, buffer_of = bars
     pool_merit, pool_time, pool_row, filled, owner = pool
+    guess, last, begun = guesses
     room = pool_merit.shape[1]
     found = np.empty(BLOCK, np.int64)  # the block's rows that are not below the bar, and their slot panes
     found_slot = np.empty(BLOCK, np.int64)
@@ -225,6 +224,11 @@ def scan(
                 buffer = seen[IN_USE]
                 buffer_of[slot], owner[buffer], filled[buffer] = buffer, slot, 0
                 seen[IN_USE] += 1
+                if last[1] > 0:
+                    learn(pool, begun, guess, last, k)
+                    last[0] = buffer
+                    if bar[slot] < guess[0]:
+                        bar[slot], begun[slot] = guess[0], i
             elif filled[buffer] == room and not make_room(pool, bars, ident, buffer, slot, k):
                 count_late(merit, position, limits, row, i, seen, late)
                 return FULL, i
@@ -259,6 +263,22 @@ def count_late(merit: Any, position: Any, limits: Any, begin: Any, end: Any, see
 
 
 @jit
+def learn(pool: Any, begun: Any, guess: Any, last: Any, k: Any) -> None:
+    """Take the next guess from the pane that was begun last; give up guessing where its own guess was too high."""
+    buffer, target = last[0], last[1]
+    if buffer < 0:
+        return
+    entries = pool[3][buffer]
+    if entries >= target:
+        left, guess[0], _ = keep_best(pool[0][buffer], pool[1][buffer], pool[2][buffer], entries, target)
+        pool[3][buffer] = left
+    elif entries < k and begun[pool[4][buffer]] >= 0:
+        guess[0], last[1] = -np.inf, 0
+    elif 2 * entries < k + target:
+        guess[0] = -np.inf
+
+
+@jit
 def make_room(pool: Any, bars: Any, ident: Any, buffer: Any, slot: Any, k: Any) -> Any:
     """Cut a full buffer back and raise its bar; False when ties leave it more than half full."""
     entries = pool[3][buffer]
@@ -275,12 +295,21 @@ def make_room(pool: Any, bars: Any, ident: Any, buffer: Any, slot: Any, k: Any) 
 
 
 @jit
-def drain(pool: Any, bars: Any, ident: Any, used: Any, k: Any) -> Any:
-    """Empty the buffers; return the rows they hold, buffer by buffer, each cut back to its best."""
+def drain(pool: Any, bars: Any, begun: Any, ident: Any, used: Any, k: Any) -> Any:
+    """Empty the buffers; return the rows they hold, buffer by buffer, each cut back to its best.
+
+    Buffers whose pane began with a guess and has fewer than k events give nothing: that guess was too high,
+    and `begun` still says where to look again. Other panes' guesses hold, and are forgotten.
+    """
     total = 0
     for buffer in range(used):
+        slot = pool[4][buffer]
+        if pool[3][buffer] < k and begun[slot] >= 0:
+            pool[3][buffer] = 0
+        else:
+            begun[slot] = -1
         if pool[3][buffer] > k:
-            make_room(pool, bars, ident, buffer, pool[4][buffer], k)
+            make_room(pool, bars, ident, buffer, slot, k)
         total += pool[3][buffer]
     rows = np.empty(total, np.int64)
     total = 0

@@ -16,6 +16,7 @@ import numpy as np
 from skyband.order import is_better
 from skyband.panes import ANY_K
 
+NEEDS_EVERY = 8  # panes after which K(p) is found anew
 ALL, BEST, LATEST = 0, 1, 2  # which events of one id count in a window
 
 jit: Any = numba.njit(cache=True, nogil=True)
@@ -277,7 +278,10 @@ def seal(
     code = codes[0]
     scratch = (code, np.full(codes[1], -1, np.int64))
     marks = np.full(codes[1] if mode == BEST else 0, -1, np.int64)
-    side, n, d, begin, oldest, whole_at = 0, 0, 0, 0, 0, first
+    side, n, d, begin, oldest, whole_at, needs_at = 0, 0, 0, 0, 0, first, first - NEEDS_EVERY
+    most = np.int64(0)
+    for q in range(ks.size):
+        most = max(most, ks[q])
     offsets[0] = 0
     for r in range(ends.size + 1):
         # One more round than panes: with nothing fresh, it drops what the last answers made useless.
@@ -288,7 +292,12 @@ def seal(
         stale = r == ends.size or (pane - whole_at) ** 2 > 6 * (pane - oldest)
         if end > begin or (stale and m > 0):
             band, out = bands[side], bands[1 - side]
-            oldest = find_needs(cuts, starts, ks, at, pane, need)
+            # K(p) only falls as windows are answered: what it was a few panes ago is safe, and a thousand queries
+            # need not be looked at for every pane.
+            if stale or pane - needs_at >= NEEDS_EVERY:
+                oldest, needs_at = find_needs(cuts, starts, ks, at, pane, need), pane
+            else:
+                need[needs_at + 1 : pane + 1] = most
             new = slots[begin:end]
             place = find_place(events, band, m, new) if mode == ALL and not stale else 0
             whole_at = pane if place == 0 else whole_at
