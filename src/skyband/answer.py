@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any, Literal, overload
+from typing import Any, Literal, cast, overload
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Kind = Literal["entered", "left", "moved", "updated"]
 Moment = datetime | int
 """A time (UTC), or a whole number where the stream's times are plain numbers or the window counts events."""
+
+
+def moment_of(microseconds: int) -> Moment:
+    """Return a time, or the number itself where it is beyond what `datetime` can hold."""
+    try:
+        return _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return microseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +118,12 @@ class Block:
     @cached_property
     def score(self) -> FloatArray:
         """The score of each row."""
-        return self._column(self.events.score)
+        return cast(FloatArray, self._column(self.events.score))
 
     @cached_property
     def time(self) -> IntArray:
         """The event time of each row."""
-        return self._column(self.events.time)
+        return cast(IntArray, self._column(self.events.time))
 
     @cached_property
     def part(self) -> IntArray | None:
@@ -206,12 +214,7 @@ class Answer:
         return [Row(*row) for row in zip(*columns, strict=True)]
 
     def _moment(self, value: int, counts: bool) -> Moment:
-        if counts or self.plain:
-            return value
-        try:
-            return _EPOCH + timedelta(microseconds=value)
-        except OverflowError:
-            return value
+        return value if counts or self.plain else moment_of(value)
 
     def __len__(self) -> int:
         return int(self.block.offsets[self.index + 1] - self.block.offsets[self.index])
@@ -265,8 +268,8 @@ class Answers(Sequence[Answer]):
             return [self[i] for i in range(*index.indices(len(self)))]
         block, place = int(self.order[0][index]), int(self.order[1][index])
         mark: Moment | None = self.watermark
-        if mark is not None and not self.plain:
-            mark = _EPOCH + timedelta(microseconds=mark)
+        if self.watermark is not None and not self.plain:
+            mark = moment_of(self.watermark)
         return Answer(self.blocks[block], place, self.plain, mark, self.batch)
 
     def __iter__(self) -> Iterator[Answer]:

@@ -96,7 +96,7 @@ def _with_windows(block: Block, answer: IntArray, columns: dict[str, Any]) -> pa
             "window_end": pa.array(block.end[answer]).cast(kind),
             **columns,
             "exact": pa.array(exact),
-            "why": pa.array(np.where(exact, None, block.why or ""), pa.string()),
+            "why": pa.array(np.full(len(answer), block.why or ""), pa.string(), mask=exact),
             "provisional": pa.array(np.full(len(answer), block.provisional)),
         }
     )

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from skyband.order import FloatArray, IntArray, SlotArray
+from skyband.order import FloatArray, IntArray, SlotArray, best_first
 
 _COLUMNS = {"merit": np.float64, "time": np.int64, "key": np.int64, "part": np.int64, "position": np.int64}
 
@@ -43,6 +43,10 @@ class Arena:
         if name not in _COLUMNS:
             raise AttributeError(name)
         return self._columns[name][: self.size]
+
+    def best_first(self, slots: SlotArray, *major: npt.NDArray[Any]) -> IntArray:
+        """Return the places of slots from the best event to the worst, within the groups of the major columns."""
+        return best_first(self.merit[slots], self.time[slots], self.key[slots], *major)
 
     def append(
         self,

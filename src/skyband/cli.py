@@ -17,11 +17,11 @@ from rich.table import Table
 
 import skyband as sb
 from skyband.errors import InputError, SkybandError
-from skyband.file_run import Job, execute
+from skyband.files.job import Job, execute
+from skyband.files.queries import load
 from skyband.monitor import Monitor
-from skyband.progress import Bar, summary
-from skyband.query_file import load
 from skyband.rows import Source, TimeUnit
+from skyband.terminal.progress import Bar, summary
 
 app = typer.Typer(
     name="skyband", help="Continuous top-k queries over streams.", no_args_is_help=True, pretty_exceptions_enable=False
@@ -204,7 +204,7 @@ def demo(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")] = False,
 ) -> None:
     """Watch leaderboards over a made-up market."""
-    from skyband.demo import run_demo
+    from skyband.terminal.demo import run_demo
 
     run_demo(Console(), seconds=seconds, output=output, seed=seed, fast=fast, overwrite=overwrite)
 

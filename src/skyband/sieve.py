@@ -152,11 +152,12 @@ class _Part:
         simple = self.columns.partitions == 1 and self.columns.ident is None
         target = k + 4 * isqrt(k) + 8 if simple else 0
         known = bars[0].copy()
-        begun = np.full(len(bars[0]), -1, np.int64)
+        begun = np.full(len(bars[0]), kernel.NO_GUESS)
         self._pass_over(cuts, bars, k, begun, target)
-        failed = begun >= 0
+        failed = begun <= kernel.FAILED
         if failed.any():
-            self._again(cuts, (np.where(failed, known, np.inf), bars[1]), k, int(begun[failed].min()))
+            start = int((kernel.FAILED - begun[failed]).min())
+            self._again(cuts, (np.where(failed, known, np.inf), bars[1]), k, start)
 
     def _pass_over(self, cuts: IntArray, bars: Bars, k: int, begun: IntArray, target: int) -> None:
         c = self.columns

@@ -103,4 +103,4 @@ class Due:
         order = np.argsort(end, kind="stable")
         query, end = query[order], end[order]
         sizes = np.array([s.size for s in schedules], np.int64)
-        return cls(query, end - (sizes[query] if len(query) else 0), end)
+        return cls(query, end - sizes[query], end)

@@ -14,9 +14,9 @@ import pytest
 from rich.console import Console
 
 import skyband as sb
-from skyband.board import Board
-from skyband.demo import QUERIES, run_demo
-from skyband.trades import Market
+from skyband.terminal.board import Board
+from skyband.terminal.demo import QUERIES, run_demo
+from skyband.terminal.trades import Market
 from tests.cli.conftest import Invoke
 
 

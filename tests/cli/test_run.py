@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import skyband as sb
-from skyband.files import read
-from skyband.query_file import load
+from skyband.files.queries import load
+from skyband.files.stream import read
 from tests.cli.conftest import Invoke, events, save
 
 COLUMNS = ["query", "window_start", "window_end", "rank", "id", "score", "time", "partition", "venue"]

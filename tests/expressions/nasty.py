@@ -34,9 +34,7 @@ def table() -> pa.RecordBatch:
 
     def pairs(values: list[Any]) -> tuple[list[Any], list[Any]]:
         cycle = list(
-            itertools.islice(
-                itertools.cycle(itertools.product(values, repeat=2)), max(rows, len(values) ** 2)
-            )
+            itertools.islice(itertools.cycle(itertools.product(values, repeat=2)), max(rows, len(values) ** 2))
         )
         picked = cycle[:rows] if len(values) ** 2 <= rows else cycle[:: len(cycle) // rows][:rows]
         return [one for one, _ in picked], [two for _, two in picked]

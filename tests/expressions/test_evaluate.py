@@ -45,9 +45,7 @@ def test_a_float_column_is_a_view() -> None:
 
 
 def test_a_sliced_column_with_nulls_keeps_its_rows() -> None:
-    batch = pa.record_batch({"x": [1.0, None, 3.0, None, 5.0], "b": [True, None, False, True, None]}).slice(
-        1, 3
-    )
+    batch = pa.record_batch({"x": [1.0, None, 3.0, None, 5.0], "b": [True, None, False, True, None]}).slice(1, 3)
     values_, valid = parse("x").bind(batch.schema).scores(batch)
     assert valid is not None
     assert valid.tolist() == [False, True, False]
@@ -176,9 +174,7 @@ def test_a_score_is_a_number_and_a_filter_a_boolean() -> None:
 
 def test_a_batch_of_another_schema_is_refused() -> None:
     bound = parse("price").bind(BATCH.schema)
-    with pytest.raises(
-        InputError, match="column 'price' is int64 in this batch; the expression was bound to double"
-    ):
+    with pytest.raises(InputError, match="column 'price' is int64 in this batch; the expression was bound to double"):
         bound.evaluate(pa.record_batch({"price": [1]}))
     with pytest.raises(InputError, match="column 'price' is missing"):
         bound.evaluate(pa.record_batch({"x": [1]}))

@@ -28,9 +28,7 @@ def test_equal_trees_are_equal_expressions() -> None:
     assert str(parse("a+b")) == "a + b"
 
 
-@pytest.mark.parametrize(
-    ("one", "two"), [("1", "1.0"), ("1", "TRUE"), ("'1'", "1"), ("0.0", "-0.0"), ("a", "A")]
-)
+@pytest.mark.parametrize(("one", "two"), [("1", "1.0"), ("1", "TRUE"), ("'1'", "1"), ("0.0", "-0.0"), ("a", "A")])
 def test_what_only_looks_alike_is_not_equal(one: str, two: str) -> None:
     assert parse(one) != parse(two)
 

@@ -79,8 +79,7 @@ def compare(frame: Any, batch: pa.RecordBatch, texts: list[str], ansi: str, tole
 
     expressions = [parse(text) for text in texts]
     columns = [
-        functions.expr(expression.spark_sql(batch.schema)).alias(f"c{n}")
-        for n, expression in enumerate(expressions)
+        functions.expr(expression.spark_sql(batch.schema)).alias(f"c{n}") for n, expression in enumerate(expressions)
     ]
     result = frame.select(*columns).toArrow().combine_chunks()
     problems = []
@@ -110,9 +109,7 @@ def test_picked_expressions_agree(frame: Any, batch: pa.RecordBatch, ansi: str) 
 @pytest.mark.parametrize("part", range(4))
 def test_generated_expressions_agree(frame: Any, batch: pa.RecordBatch, ansi: str, part: int) -> None:
     random_ = random.Random(SEED + part)
-    texts = [
-        nasty.expression(random_, random_.choice(KINDS), random_.choice([1, 1, 2, 2, 3])) for _ in range(90)
-    ]
+    texts = [nasty.expression(random_, random_.choice(KINDS), random_.choice([1, 1, 2, 2, 3])) for _ in range(90)]
     compare(frame, batch, texts, ansi)
 
 
@@ -122,9 +119,7 @@ def test_every_form_agrees(frame: Any, batch: pa.RecordBatch, ansi: str) -> None
     compare(frame, batch, texts, ansi)
 
 
-def test_transcendental_functions_agree_to_the_last_digits(
-    frame: Any, batch: pa.RecordBatch, ansi: str
-) -> None:
+def test_transcendental_functions_agree_to_the_last_digits(frame: Any, batch: pa.RecordBatch, ansi: str) -> None:
     arguments = [("a", "b"), ("b", "a"), ("i", "a"), ("a / b", "i"), ("f", "k"), ("1 + a", "2")]
     texts = [form.format(x=f"({x})", y=f"({y})") for form in INEXACT for x, y in arguments]
     compare(frame, batch, texts, ansi, tolerance=1e-12)

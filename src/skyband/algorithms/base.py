@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skyband.arena import Arena
-from skyband.order import FloatArray, IntArray, SlotArray, best_first, rank_in_runs
+from skyband.order import FloatArray, IntArray, SlotArray, rank_in_runs
 from skyband.query import Distinct
 from skyband.windows import ALWAYS, NEVER, Due, Schedule
 
@@ -178,9 +178,9 @@ def one_per_id(arena: Arena, slots: SlotArray, distinct: Distinct | None) -> Slo
     """Leave of each id of each partition only the event that counts, its best or its latest."""
     if distinct is None or len(slots) == 0:
         return slots
-    merit, time, key, part = (c[slots] for c in (arena.merit, arena.time, arena.key, arena.part))
-    major = (part, key) if distinct == "best" else (part, key, np.negative(arena.position[slots]))
-    order = best_first(merit, time, key, *major)
+    part, key = arena.part[slots], arena.key[slots]
+    latest = () if distinct == "best" else (np.negative(arena.position[slots]),)
+    order = arena.best_first(slots, part, key, *latest)
     part, key = part[order], key[order]
     first = np.ones(len(order), bool)
     first[1:] = (part[1:] != part[:-1]) | (key[1:] != key[:-1])
@@ -191,5 +191,5 @@ def top(arena: Arena, slots: SlotArray, k: int, distinct: Distinct | None) -> Sl
     """Rank events the plain way: the best k of each partition, partition by partition."""
     slots = one_per_id(arena, slots, distinct)
     part = arena.part[slots]
-    order = best_first(arena.merit[slots], arena.time[slots], arena.key[slots], part)
+    order = arena.best_first(slots, part)
     return slots[order][rank_in_runs(part[order]) < k]

@@ -38,13 +38,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from skyband import sieve
 from skyband.algorithms.base import Algorithm, Columns, Picks, Tally, one_per_id
 from skyband.arena import Arena
 from skyband.kernels import seal as kernel
 from skyband.kernels.seal import ALL, BEST, LATEST
-from skyband.order import FloatArray, IntArray, SlotArray, best_first, rank_in_runs
+from skyband.order import FloatArray, IntArray, SlotArray, rank_in_runs
 from skyband.panes import ANY_K, Panes
 from skyband.query import Distinct
 from skyband.windows import NEVER, Due, Schedule
@@ -150,7 +151,7 @@ class Staircase(Algorithm):
         arena = self.arena
         major = (pane, arena.part[slots], arena.key[slots])
         latest = (np.negative(arena.position[slots]),) if self.mode == LATEST else ()
-        order = best_first(arena.merit[slots], arena.time[slots], arena.key[slots], *major, *latest)
+        order = arena.best_first(slots, *major, *latest)
         first = rank_in_runs(*(column[order] for column in major)) == 0
         kept = np.sort(order[first])
         return slots[kept], pane[kept]
@@ -161,7 +162,7 @@ class Staircase(Algorithm):
         slots = np.concatenate([self.band[0], late])
         if self.mode == LATEST:
             slots = one_per_id(arena, slots, "latest")
-        slots = slots[best_first(arena.merit[slots], arena.time[slots], arena.key[slots], arena.part[slots])]
+        slots = slots[arena.best_first(slots, arena.part[slots])]
         pane, beaten = self.panes.number(arena.position[slots]), np.zeros(len(slots), np.int64)
         if self.mode != LATEST:
             band, out = self._bands(slots, pane - base, beaten, len(slots))
@@ -236,7 +237,7 @@ class Staircase(Algorithm):
         """Lay out a band as the kernels want it, and a second one to merge into."""
         kinds = (np.int32, np.int64, np.int64, np.float64, np.int64)
         bands = tuple(tuple(np.empty(room, kind) for kind in kinds) for _ in range(2))
-        given = (slot, pane, beaten, self.arena.merit[slot], self.arena.position[slot])
+        given: tuple[npt.NDArray[Any], ...] = (slot, pane, beaten, self.arena.merit[slot], self.arena.position[slot])
         for column, values in zip(bands[0], given, strict=True):
             column[: len(slot)] = values
         return bands[0], bands[1]
@@ -285,11 +286,16 @@ class Staircase(Algorithm):
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as numbers and arrays."""
-        band = {f"band_{name}": c.copy() for name, c in zip(("slot", "pane", "beaten"), self.band, strict=True)}
+        slot, pane, beaten = self.band
         return {
-            **self.panes.state(), **band, "sealed": self.sealed, "open": self.open.copy(),
+            **self.panes.state(),
+            "sealed": self.sealed,
+            "band_slot": slot.copy(),
+            "band_pane": pane.copy(),
+            "band_beaten": beaten.copy(),
+            "open": self.open.copy(),
             "open_pane": self.open_pane.copy(),
-        }  # fmt: skip
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over what `snapshot` returned."""
@@ -311,8 +317,7 @@ class Staircase(Algorithm):
             assert np.all(self._open_ranks() < self.k), "an open pane keeps more than K"
             assert len(kept) <= self.bound(), "more is kept than the bound allows"
         for slots, pane in ((self.band[0], np.zeros(len(self.band[0]))), (self.open, self.open_pane)):
-            columns = (self.arena.merit, self.arena.time, self.arena.key)
-            order = best_first(*(column[slots] for column in columns), pane, self.arena.part[slots])
+            order = self.arena.best_first(slots, pane, self.arena.part[slots])
             assert np.all(np.diff(order) > 0), "events are not in order"
 
     def explain(self, moment: Callable[[int], str]) -> list[str]:

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
 
-from skyband import files
 from skyband.answer import Answers
 from skyband.bench.measure import Job
 from skyband.bench.workloads import COLUMNS
+from skyband.files import stream as files
 from skyband.local import run
 from skyband.monitor import Monitor
 from skyband.order import IntArray

@@ -179,9 +179,7 @@ def _an(wanted: Type) -> str:
 
 def _name(node: Call) -> str:
     shown = {"neg": "-", "switch": "case"}.get(node.name, node.name)
-    return repr(
-        shown.upper() if shown.split()[0] in ("and", "or", "not", "is", "in", "like", "case") else shown
-    )
+    return repr(shown.upper() if shown.split()[0] in ("and", "or", "not", "is", "in", "like", "case") else shown)
 
 
 def _describe(arg: Typed) -> str:

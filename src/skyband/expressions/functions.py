@@ -90,9 +90,7 @@ def _comparison(function: Callable[..., v.Values], sign: str, group: Group = Gro
     return _function(v.strict(function), f"({{0}} {sign} {{1}})", group, BOOLEAN, 2)
 
 
-def _text(
-    function: Callable[..., v.Values], spark: str | Render, gives: Type = TEXT, most: int = 1
-) -> Function:
+def _text(function: Callable[..., v.Values], spark: str | Render, gives: Type = TEXT, most: int = 1) -> Function:
     """Make a function of texts."""
     return _function(v.strict(function), spark, TEXT, gives, 1, most)
 
@@ -109,9 +107,7 @@ def _spark_case(*args: str) -> str:
 
 
 def _spark_switch(subject: str, *args: str) -> str:
-    whens = [
-        f"({subject} = {arg})" if i % 2 == 0 and i < len(args) - 1 else arg for i, arg in enumerate(args)
-    ]
+    whens = [f"({subject} = {arg})" if i % 2 == 0 and i < len(args) - 1 else arg for i, arg in enumerate(args)]
     return _spark_case(*whens)
 
 
@@ -194,14 +190,10 @@ FUNCTIONS: dict[str, Function] = {
     ),
     "nanvl": _function(v.nanvl, "nanvl({0}, {1})", NUMBER, NUMBER, 2),
     "least": _function(v.extreme(v.less), _joined("least"), Group.LEAST, Group.LEAST, 2, MANY),
-    "greatest": _function(
-        v.extreme(lambda a, b: v.less(b, a)), _joined("greatest"), Group.LEAST, Group.LEAST, 2, MANY
-    ),
+    "greatest": _function(v.extreme(lambda a, b: v.less(b, a)), _joined("greatest"), Group.LEAST, Group.LEAST, 2, MANY),
     "coalesce": _function(v.coalesce, _joined("coalesce"), Group.SAME, Group.SAME, 1, MANY),
     "nullif": _function(v.nullif, "(CASE WHEN {0} = {1} THEN NULL ELSE {0} END)", Group.SAME, Group.SAME, 2),
-    "length": _text(
-        lambda a: v.from_arrow(pc.utf8_length(a)).astype(np.int64), "cast(length({0}) AS BIGINT)", INTEGER
-    ),
+    "length": _text(lambda a: v.from_arrow(pc.utf8_length(a)).astype(np.int64), "cast(length({0}) AS BIGINT)", INTEGER),
     "lower": _text(pc.ascii_lower, f"translate({{0}}, '{_UPPER}', '{_LOWER}')"),
     "upper": _text(pc.ascii_upper, f"translate({{0}}, '{_LOWER}', '{_UPPER}')"),
     "trim": _text(lambda a: pc.utf8_trim(a, characters=" "), "trim({0})"),

@@ -51,9 +51,7 @@ class _Dialect(Spark):  # type: ignore[misc]
 
         def _parse_as_command(self, start: Token) -> NoReturn:
             """Refuse what sqlglot would take as a command, and write into the log."""
-            raise ParseError(
-                str(start.text), [{"line": start.line, "col": start.col, "highlight": start.text}]
-            )
+            raise ParseError(str(start.text), [{"line": start.line, "col": start.col, "highlight": start.text}])
 
 
 def parse_tree(text: str) -> Node:
@@ -115,15 +113,11 @@ class _Reader:
                 self.fail("';' is not allowed: an expression is one value, not statements", token.start)
             if token.token_type in (TokenType.CHAR, TokenType.VARCHAR):
                 # sqlglot reads VARCHAR(3) as STRING and drops the 3.
-                self.fail(
-                    "CHAR and VARCHAR are not allowed; write STRING (or back-quote a column)", token.start
-                )
+                self.fail("CHAR and VARCHAR are not allowed; write STRING (or back-quote a column)", token.start)
             depth += token.token_type in (TokenType.L_PAREN, TokenType.CASE)
             depth -= token.token_type in (TokenType.R_PAREN, TokenType.END)
             if depth > MAX_BRACKETS:
-                message = (
-                    f"brackets and CASE are nested too deeply; at most {MAX_BRACKETS} levels are allowed"
-                )
+                message = f"brackets and CASE are nested too deeply; at most {MAX_BRACKETS} levels are allowed"
                 self.fail(message, token.start)
 
     def _unreadable(self, error: ParseError, tokens: list[Token]) -> NoReturn:
@@ -351,9 +345,7 @@ _HANDLERS: dict[type, _Handler] = {
     exp.And: _chain("and", exp.And),
     exp.Or: _chain("or", exp.Or),
     exp.NullSafeNEQ: _handler(
-        lambda reader, node, depth: Call(
-            "not", (Call("<=>", reader.all([node.this, node.expression], depth)),)
-        ),
+        lambda reader, node, depth: Call("not", (Call("<=>", reader.all([node.this, node.expression], depth)),)),
         "this",
         "expression",
     ),

@@ -19,6 +19,7 @@ import numpy as np
 BLOCK = 256  # rows whose positions are looked at together
 STRIP = 64  # rows whose merits are compared with the bar together
 DONE, FULL, OUTSIDE = 0, 1, 2
+NO_GUESS, FAILED = -1, -2
 REJECTED, LATE, PARTLY, FIRST, LAST, IN_USE = 0, 1, 2, 3, 4, 5
 
 jit: Any = numba.njit(cache=True, nogil=True)
@@ -155,7 +156,8 @@ def scan(
         merit, time and row of each buffer, how many entries each holds, and to which slot pane it belongs.
     guesses
         The guess for the next fresh pane (-inf: none); the buffer that was begun last and how many events a guess
-        aims at (0: no guesses are made); per slot pane the row at which it began with a guess (-1: it did not).
+        aims at (0: no guesses are made); per slot pane the row at which it began with a guess, or NO_GUESS, or
+        FAILED minus that row.
     limits
         Positions before limits[0] missed all windows, those before limits[1] some.
     k
@@ -227,8 +229,10 @@ def scan(
                 if last[1] > 0:
                     learn(pool, begun, guess, last, k)
                     last[0] = buffer
-                    if bar[slot] < guess[0]:
+                    if bar[slot] < guess[0] and begun[slot] == NO_GUESS:
                         bar[slot], begun[slot] = guess[0], i
+                        if value < guess[0]:  # must not count among the K that verify the guess
+                            continue
             elif filled[buffer] == room and not make_room(pool, bars, ident, buffer, slot, k):
                 count_late(merit, position, limits, row, i, seen, late)
                 return FULL, i
@@ -264,12 +268,15 @@ def count_late(merit: Any, position: Any, limits: Any, begin: Any, end: Any, see
 
 @jit
 def learn(pool: Any, begun: Any, guess: Any, last: Any, k: Any) -> None:
-    """Take the next guess from the pane that was begun last; give up guessing where its own guess was too high."""
+    """Take the next guess from the pane that was begun last, unless its own was good enough.
+
+    Where that one was too high, guessing is given up: scores fall, and every guess would be.
+    """
     buffer, target = last[0], last[1]
     if buffer < 0:
         return
     entries = pool[3][buffer]
-    if entries >= target:
+    if entries >= target and (begun[pool[4][buffer]] < 0 or entries > 2 * target - k):
         left, guess[0], _ = keep_best(pool[0][buffer], pool[1][buffer], pool[2][buffer], entries, target)
         pool[3][buffer] = left
     elif entries < k and begun[pool[4][buffer]] >= 0:
@@ -299,15 +306,17 @@ def drain(pool: Any, bars: Any, begun: Any, ident: Any, used: Any, k: Any) -> An
     """Empty the buffers; return the rows they hold, buffer by buffer, each cut back to its best.
 
     Buffers whose pane began with a guess and has fewer than k events give nothing: that guess was too high,
-    and `begun` still says where to look again. Other panes' guesses hold, and are forgotten.
+    and `begun` becomes FAILED minus the row to look again from. Other panes' guesses hold, and are forgotten.
     """
     total = 0
     for buffer in range(used):
         slot = pool[4][buffer]
         if pool[3][buffer] < k and begun[slot] >= 0:
+            begun[slot] = FAILED - begun[slot]
+        if begun[slot] <= FAILED:
             pool[3][buffer] = 0
         else:
-            begun[slot] = -1
+            begun[slot] = NO_GUESS
         if pool[3][buffer] > k:
             make_room(pool, bars, ident, buffer, slot, k)
         total += pool[3][buffer]

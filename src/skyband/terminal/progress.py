@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.status import Status
 from rich.table import Table
 
-from skyband.file_run import Report
+from skyband.files.job import Report
 from skyband.stats import Stats
 
 REFRESH = 0.2

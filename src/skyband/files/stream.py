@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from skyband.errors import InputError
 from skyband.expressions.bind import find_column
-from skyband.readers import FORMATS, PARQUET, format_of, naming, parquet_rows
+from skyband.files.readers import FORMATS, PARQUET, format_of, naming, parquet_rows
 from skyband.rows import Source, event_times
 
 PIECES_AHEAD = 3  # one being worked on, two being read

@@ -10,14 +10,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.live import Live
 
-from skyband.board import Board
-from skyband.file_run import answer_schema, fit
+from skyband.files.job import answer_schema, fit
+from skyband.files.writers import Output, check, outputs
 from skyband.monitor import Monitor
-from skyband.progress import compiling
 from skyband.query import Query, Window
 from skyband.rows import Source
-from skyband.trades import SCHEMA, Market
-from skyband.writers import Output, check, outputs
+from skyband.terminal.board import Board
+from skyband.terminal.progress import compiling
+from skyband.terminal.trades import SCHEMA, Market
 
 TICK = 0.1
 SPEED = 30.0  # event time passes so much faster than ours

@@ -15,9 +15,9 @@ from rich.text import Text
 
 from skyband.answer import Answer, Moment, Row
 from skyband.changes import difference
-from skyband.progress import short
 from skyband.query import Query
 from skyband.stats import Stats
+from skyband.terminal.progress import short
 
 NARROWEST = 40
 FEWEST_ROWS = 6

@@ -18,14 +18,14 @@ from skyband.answer import Answers
 from skyband.answer_table import TIME
 from skyband.errors import InputError, QueryError
 from skyband.expressions.bind import find_column
-from skyband.files import Stream, read
+from skyband.files.stream import Stream, read
+from skyband.files.writers import STDOUT, Outputs, check, outputs
 from skyband.keys import is_text
 from skyband.local import run
 from skyband.monitor import Monitor, Sink
 from skyband.query import Query
 from skyband.rows import Source
 from skyband.stats import Stats
-from skyband.writers import STDOUT, Outputs, check, outputs
 
 _PARTITIONS = {
     "integer": pa.int64(),

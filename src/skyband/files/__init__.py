@@ -1,0 +1,1 @@
+"""Files as streams and answers as files: Parquet, CSV and JSON lines."""
