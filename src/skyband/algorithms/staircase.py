@@ -44,6 +44,7 @@ from skyband import sieve
 from skyband.algorithms.base import Algorithm, Columns, Picks, Tally, one_per_id
 from skyband.arena import Arena
 from skyband.kernels import seal as kernel
+from skyband.kernels.gather import THREADS, workers
 from skyband.kernels.seal import ALL, BEST, LATEST
 from skyband.order import FloatArray, IntArray, SlotArray, rank_in_runs
 from skyband.panes import ANY_K, Panes
@@ -52,6 +53,7 @@ from skyband.windows import NEVER, Due, Schedule
 
 MODES = {None: ALL, "best": BEST, "latest": LATEST}
 MOST_PICKS = 1 << 23
+PARALLEL_SLOTS = 1 << 15
 _NO_NUMBERS = np.empty(0, np.int64)
 _NO_SLOTS = np.empty(0, np.int32)
 
@@ -137,7 +139,7 @@ class Staircase(Algorithm):
             slots, pane = self._one_per_id(slots, pane)
             self.panes.lower(pane, ANY_K)  # other events of the ids may be gone, here or before, in the sieve
         ends = np.append(np.flatnonzero(pane[1:] != pane[:-1]) + 1, len(pane))
-        kernel.sort_runs(slots, ends, self._events())
+        self._sort_runs(slots, ends)
         if self.mode != LATEST:
             rank = rank_in_runs(pane, self.arena.part[slots])
             # A pane with K events may have lost others, here or before, in the sieve.
@@ -145,6 +147,20 @@ class Staircase(Algorithm):
             slots, pane = slots[rank < self.k], pane[rank < self.k]
         self.open = np.concatenate([self.open[:tail], slots])
         self.open_pane = np.concatenate([self.open_pane[:tail], pane])
+
+    def _sort_runs(self, slots: SlotArray, ends: IntArray) -> None:
+        """Sort each pane's events in place, on all cores where there are many."""
+        threads = THREADS if len(slots) >= PARALLEL_SLOTS and len(ends) > THREADS else 1
+        edges = np.linspace(0, len(ends), threads + 1).astype(np.int64).tolist()
+        starts = [0, *(int(ends[edge - 1]) for edge in edges[1:])]
+        jobs = [
+            (slots[starts[i] : starts[i + 1]], ends[edges[i] : edges[i + 1]] - starts[i], self._events())
+            for i in range(threads)
+        ]
+        if threads == 1:
+            kernel.sort_runs(*jobs[0])
+        else:
+            list(workers().map(lambda job: kernel.sort_runs(*job), jobs))
 
     def _one_per_id(self, slots: SlotArray, pane: IntArray) -> tuple[SlotArray, IntArray]:
         """Leave of each id, in each pane, only the event that counts."""

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -112,14 +113,24 @@ def _is_object(line: bytes) -> bool:
 # Parquet.
 
 
+def _footer(path: Path) -> pq.FileMetaData:
+    """Return what a file says of itself; read once, as long as the file is the same."""
+    stat = path.stat()
+    return _footer_of(path, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(64)
+def _footer_of(path: Path, _modified: int, _size: int) -> pq.FileMetaData:
+    return pq.read_metadata(path)
+
+
 def _parquet_schema(path: Path) -> pa.Schema:
-    with pq.ParquetFile(path) as file:
-        return file.schema_arrow
+    return _footer(path).schema.to_arrow_schema()
 
 
 def _parquet_pieces(path: Path) -> list[range]:
     """Cut a file into runs of row groups of about a million rows."""
-    footer = pq.read_metadata(path)
+    footer = _footer(path)
     pieces, start, rows = [], 0, 0
     for group in range(footer.num_row_groups):
         rows += footer.row_group(group).num_rows
@@ -132,8 +143,8 @@ def _parquet_pieces(path: Path) -> list[range]:
 def _parquet_parts(path: Path, schema: pa.Schema, piece: range) -> Iterator[Part]:
     """Read some row groups: one thread a piece, since pieces are read side by side."""
     done = 0
-    with pq.ParquetFile(path, memory_map=True) as file:
-        footer = file.metadata
+    footer = _footer(path)
+    with pq.ParquetFile(path, metadata=footer, memory_map=True) as file:
         rows = sum(footer.row_group(group).num_rows for group in piece)
         if rows <= 2 * PARQUET_ROWS:  # at once, which is faster than batch by batch
             batches = iter(file.read_row_groups(list(piece), schema.names, use_threads=False).to_batches())
@@ -147,7 +158,7 @@ def _parquet_parts(path: Path, schema: pa.Schema, piece: range) -> Iterator[Part
 def parquet_rows(path: Path) -> int:
     """Return how many rows a Parquet file has, from its footer."""
     with naming(path):
-        return int(pq.read_metadata(path).num_rows)
+        return int(_footer(path).num_rows)
 
 
 # Text: CSV and JSON lines.
