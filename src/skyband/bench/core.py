@@ -22,10 +22,10 @@ from skyband.monitor import Monitor
 from skyband.query import Query
 
 SPAN = 2_000  # seconds of event time of the usual stream
-LONG_SPAN = 20_000  # of the one for windows of up to 19,200 s
-ORDER_SPAN = 10_000  # of the one for windows of up to 9,600 s in random and in falling order
+LONG_SPAN = 20_000  # of the one for windows of up to 10,240 s
+ORDER_SPAN = 10_000  # of the one for windows of up to 5,120 s in random and in falling order
 USUAL = Patience()
-WINDOWS = [75 * 2**i for i in range(9)]
+WINDOWS = [80 * 2**i for i in range(8)]  # multiples of the slide, so that all have the same panes
 
 
 @dataclass(frozen=True)
