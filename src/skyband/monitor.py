@@ -180,7 +180,20 @@ class Monitor:
             rejected=self._stats.rejected + len(rejected),
         )
         known = [s.newest for s in seen if s.newest is not None]
-        self.newest = max(self.newest, known[0] if known else rows.newest)
+        newest = known[0] if known else rows.newest
+        if self.newest == NEVER and self.source.is_plain(rows.batch.schema):
+            self._doubt(newest)
+        self.newest = max(self.newest, newest)
+
+    def _doubt(self, newest: int) -> None:
+        """Warn of whole numbers that are dates of our days in seconds or milliseconds, but of 1970 in microseconds."""
+        for unit, low, high in (("s", 10**9, 10**10), ("ms", 10**12, 10**13)):
+            if low <= newest < high:
+                logger.warning(
+                    "the time column %r holds numbers such as %d, which are taken as microseconds since 1970; "
+                    "if they are not, say time_unit=%r",
+                    self.source.time, newest, unit,
+                )  # fmt: skip
 
     def _answers(self, blocks: list[Block], began: float) -> Answers:
         order = None

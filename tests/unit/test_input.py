@@ -247,3 +247,13 @@ def test_smaller_batches_give_earlier_answers() -> None:
     assert drawn == 11
     with pytest.raises(sb.InputError, match="batch_rows is -1; it must be at least 1"):
         sb.run(QUERY, TABLE, time="t", id="id", batch_rows=-1)
+
+
+@pytest.mark.parametrize(("factor", "unit"), [(1, "s"), (1000, "ms"), (10**6, None)])
+def test_numbers_that_look_like_another_unit_are_doubted(
+    factor: int, unit: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    numbers = pa.array([int(t.timestamp()) * factor for t in TIMES])
+    monitor = sb.Monitor([QUERY], time="t", id="id")
+    monitor.push(TABLE.set_column(0, "t", numbers))
+    assert [f"say time_unit={unit!r}" in message for message in caplog.messages] == ([True] if unit else [])
