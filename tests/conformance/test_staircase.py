@@ -1,0 +1,54 @@
+"""What the staircase keeps is what its rule says, no more and no less."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import skyband as sb
+
+
+def rule(time: np.ndarray, score: np.ndarray, queries: list[sb.Query], now: int, pane: int) -> set[int]:
+    """Return the sealed events that fewer than K(p) better ones outlive, by comparing all pairs."""
+    kept = set()
+    sealed = np.flatnonzero(time < now)
+    for i in sealed:
+        covering = [q.k for q in queries if time[i] // pane * pane >= now + q.window.slide - q.window.size]
+        later = sealed[time[sealed] // pane >= time[i] // pane]
+        better = (score[later] > score[i]) | ((score[later] == score[i]) & (time[later] > time[i]))
+        if covering and better.sum() < max(covering):
+            kept.add(int(i))
+    return kept
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_sealed_panes_keep_exactly_what_may_still_be_answered(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, pane = 400, 10
+    time = np.arange(n)  # one event at each time: no tie is left to the id
+    score = [rng.normal(size=n), rng.integers(0, 5, n).astype(float), -np.arange(n) * 1.0, np.arange(n) * 1.0][seed % 4]
+    queries = [
+        sb.Query(f"q{i}", k=int(rng.integers(1, 8)), score="x", window=sb.Window(size, slide=10))
+        for i, size in enumerate(rng.choice([10, 20, 50, 100, 200], 3, replace=False).tolist())
+    ]
+    monitor = sb.Monitor(queries, time="t", id="id")
+    for start in range(0, n, 50):
+        rows = slice(start, start + 50)
+        monitor.push({"t": time[rows], "id": time[rows], "x": score[rows]})
+        monitor.advance(start + 50)
+        (group,) = monitor.groups
+        kept = set(group.arena.time[group.algorithm.kept()].tolist())
+        assert kept == rule(time, score, queries, start + 50, pane), f"seed {seed}, after {start + 50}"
+
+
+def test_the_size_is_logarithmic_in_random_order() -> None:
+    rng = np.random.default_rng(3)
+    n, k = 100_000, 50
+    query = sb.Query("q", k=k, score="x", window=sb.Window(n, slide=1000))
+    monitor = sb.Monitor([query], time="t", id="t")
+    most = 0
+    for start in range(0, 3 * n, 10_000):
+        monitor.push({"t": np.arange(start, start + 10_000), "x": rng.random(10_000)})
+        monitor.advance(start + 10_000)
+        most = max(most, monitor.stats().kept)
+    assert most <= 1.2 * (k * np.log(n / k) + k)
