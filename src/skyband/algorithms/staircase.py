@@ -26,9 +26,12 @@ but the 5.0, which stays until the window [0, 4) is answered.
 
 Notes
 -----
-The union of MTopS's adaptive slide (the panes) with STKQF's skyline of queries (K(p)): Shastri et al., chapter 4, and
-the k-skyband of topkw section 3. Ours: the bar per pane in front of it all, the staircase over any number of
-queries, late events, ids that count once.
+The panes are the adaptive slide of MTopS (Shastri, *MTopS: Multi-Query Optimization for Continuous Top-K Query
+Workloads*, chapter 4); that the queries with the latest starts and the largest k decide what is kept is the idea
+behind the skyline queries of STKQF (Jing et al., *Dynamic Multiple Continuous Top-k Queries Over Streaming Data*); the
+kept set of one query is the k-skyband (Pripužić et al., *Time- and Space-Efficient Sliding Window Top-k Query
+Processing*). Ours: the bar per pane in front of it all, with verified guesses; one staircase over any number of
+queries; late events; ids that count once.
 """
 
 from __future__ import annotations
