@@ -74,7 +74,7 @@ class Group:
         """Serve more queries, which rank as this group does; windows that end by the watermark are past."""
         for query in queries:
             schedule = Schedule.of(query)
-            schedule.closed_to = self.intake.arrived if self.ranking.counts and self.intake.arrived else watermark
+            schedule.closed_to = (self.intake.arrived or NEVER) if self.ranking.counts else watermark
             schedule.exact_from = self.algorithm.exact_from(schedule, self.last)
             if self.blind_to > NEVER:
                 seen_from = 0 if self.ranking.counts else self.blind_to + 1
@@ -145,13 +145,15 @@ class Group:
 
     def advance(self, watermark: int) -> list[Block]:
         """Answer every window that ends by the watermark (or, counting events, by the last one)."""
-        limit = self.intake.arrived if self.ranking.counts else watermark
-        return self._answer(self.due(watermark), [limit] * len(self.schedules), limit)
+        return self._answer(self.due(watermark), self._limits(watermark), self._limits(watermark)[0])
 
     def due(self, watermark: int) -> Due:
         """List the windows that a watermark closes; InputError when they are absurdly many."""
-        limit = self.intake.arrived if self.ranking.counts else watermark
-        return Due.by(self.schedules, self.first, [limit] * len(self.schedules))
+        return Due.by(self.schedules, self.first, self._limits(watermark))
+
+    def _limits(self, watermark: int) -> list[int]:
+        """Return up to where the windows of each query are closed."""
+        return [self.intake.arrived if self.ranking.counts else watermark] * len(self.schedules)
 
     def finish(self) -> list[Block]:
         """Answer every window that contains an event: there is no more to come."""

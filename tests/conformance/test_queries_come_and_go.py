@@ -172,3 +172,15 @@ def test_changing_a_query_keeps_the_answer_that_changes_are_told_against() -> No
     monitor.change(replace(query, k=2))
     (answer,) = monitor.advance(20)
     assert [(change.kind, change.row.id) for change in answer.changes] == [("left", "a"), ("entered", "b")]
+
+
+def test_a_count_query_that_joins_late_counts_from_then_on_and_warms_up() -> None:
+    data = market()
+    monitor = sb.Monitor([sb.Query("time", k=1, score="x", window=sb.Window(100))], time="t", id="id")
+    monitor.push(part(data, 0, 1000))
+    monitor.advance(1000)
+    monitor.register(sb.Query("count", k=2, score="x", window=sb.Window("200 events", slide="100 events")))
+    answers = [answer for answer in monitor.push(part(data, 1000, 1400)) if answer.query == "count"]
+    assert [(answer.end, answer.exact) for answer in answers] == [(100, False), (200, True), (300, True), (400, True)]
+    best = np.argsort(-data["x"][1000:1200])[:2] + 1000
+    assert [row.time for row in answers[1].rows] == best.tolist()
