@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test lint format bench docs clean
+.PHONY: help setup java kafka-jars demo test lint format bench docs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -29,10 +29,14 @@ java:
 	  echo "Spark needs Java 17 or newer, and there is none: install it with" \
 	    "'apt-get install openjdk-17-jre-headless' (Debian, Ubuntu) or 'brew install openjdk@17' (macOS)." >&2; exit 1; }
 
+# Without them the tests that need Kafka are skipped.
+kafka-jars: $(STAMP)
+	@$(BIN)/python scripts/kafka-jars || echo "Tests that need Kafka will be skipped." >&2
+
 demo: $(STAMP) java  ## watch leaderboards over a made-up market
 	@$(BIN)/skyband demo
 
-test: $(STAMP) java lint  ## lint, types and all tests
+test: $(STAMP) java lint kafka-jars  ## lint, types and all tests
 	$(BIN)/pytest
 
 lint: $(STAMP)  ## style, types and the direction of imports

@@ -14,6 +14,9 @@
 10:30 [(1, 'C', 30.0)]
 """
 
+from importlib import import_module
+from types import ModuleType
+
 from skyband.algorithms import ALGORITHMS
 from skyband.answer import Answer, Answers, Change, Row
 from skyband.errors import InputError, QueryError, SkybandError, SnapshotError
@@ -27,3 +30,11 @@ __all__ = [
     "ALGORITHMS", "Answer", "Answers", "Change", "InputError", "Monitor", "Query", "QueryError", "Row",
     "SkybandError", "SnapshotError", "Stats", "Window", "run",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Load ``skyband.spark`` when it is first asked for: the core must not need it."""
+    if name == "spark":
+        return import_module("skyband.spark")
+    msg = f"module 'skyband' has no attribute {name!r}"
+    raise AttributeError(msg)

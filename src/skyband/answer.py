@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, Literal, cast, overload
@@ -142,6 +142,17 @@ class Block:
         carried = self.events.payload
         return carried if carried is None or self.place is None else carried.take(pa.array(self.place))
 
+    def take(self, chosen: IntArray) -> Block:
+        """Return only some of the answers, as whole answers where changes were asked for."""
+        sizes = np.diff(self.offsets)[chosen]
+        ends = np.cumsum(sizes)
+        rows = np.arange(ends[-1] if len(ends) else 0) + np.repeat(self.offsets[chosen] - ends + sizes, sizes)
+        return replace(
+            self, query=self.query[chosen], start=self.start[chosen], end=self.end[chosen], exact=self.exact[chosen],
+            offsets=np.concatenate([[0], ends]), changes=None,
+            place=(rows if self.place is None else self.place[rows]).astype(np.int32),
+        )  # fmt: skip
+
     def _column(self, values: Any) -> Any:
         return values if self.place is None else gather(values, self.place)
 
@@ -278,6 +289,24 @@ class Answers(Sequence[Answer]):
 
     def __repr__(self) -> str:
         return f"<{len(self)} answers, {self.rows} rows>"
+
+    def latest(self) -> Answers:
+        """Return of each query only its last answer, and that as a whole where changes were asked for.
+
+        Examples
+        --------
+        >>> import skyband as sb
+        >>> monitor = sb.Monitor([sb.Query("top", k=1, score="x", window=sb.Window(10))], time="t", id="t")
+        >>> _ = monitor.push([{"t": 1, "x": 5.0}, {"t": 12, "x": 7.0}])
+        >>> answers = monitor.advance(20)
+        >>> [answer.end for answer in answers], [answer.end for answer in answers.latest()]
+        ([10, 20], [20])
+        """
+        number, place = self.order
+        last = {(b, int(self.blocks[b].query[p])): int(p) for b, p in zip(number.tolist(), place, strict=True)}
+        chosen = [np.array([p for (n, _), p in last.items() if n == b], np.int64) for b in range(len(self.blocks))]
+        blocks = [block.take(part) for block, part in zip(self.blocks, chosen, strict=True)]
+        return Answers(blocks, None, self.plain, self.watermark, self.batch)
 
     @property
     def rows(self) -> int:

@@ -32,7 +32,7 @@ def as_table(answers: Answers, quality: bool) -> pa.Table:
     drop = [] if quality else ["exact", "why", "provisional"]
     tables = [table.drop_columns(drop) for table, _ in parts]
     if len({t.schema.field("partition").type for t in tables if "partition" in t.column_names}) > 1:
-        tables = [_partition_as_text(table) for table in tables]
+        tables = [partition_as_text(table) for table in tables]
     table = pa.concat_tables(tables, promote_options="permissive")
     if len(blocks) == 1:
         return table
@@ -102,7 +102,8 @@ def _with_windows(block: Block, answer: IntArray, columns: dict[str, Any]) -> pa
     )
 
 
-def _partition_as_text(table: pa.Table) -> pa.Table:
+def partition_as_text(table: pa.Table) -> pa.Table:
+    """Return the table with its partitions, if it has any, as text: the one type that all of them go into."""
     if "partition" not in table.column_names:
         return table
     place = table.column_names.index("partition")

@@ -58,5 +58,11 @@ class InputError(SkybandError, ValueError):
     """Data, a file or an option that cannot be used as given."""
 
 
+class TooManyWindows(InputError):  # noqa: N818 - says it all
+    """A leap in event time that makes a query's windows absurdly many; `query` names it where it is known."""
+
+    query: str | None = None
+
+
 class SnapshotError(SkybandError, ValueError):
     """A snapshot of another version, of another kind, or damaged."""

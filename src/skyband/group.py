@@ -68,6 +68,11 @@ class Group:
         self.shown: dict[tuple[str, int], str] = {}
         self.plain = False
 
+    @property
+    def answered_to(self) -> int:
+        """Where the last answered window ends: an event before it is late for some query at least."""
+        return self._tally().partly_before
+
     # Queries that come and go.
 
     def add(self, queries: Sequence[Query], watermark: int) -> None:
@@ -75,14 +80,18 @@ class Group:
         for query in queries:
             schedule = Schedule.of(query)
             schedule.closed_to = (self.intake.arrived or NEVER) if self.ranking.counts else watermark
-            schedule.exact_from = self.algorithm.exact_from(schedule, self.last)
-            if self.blind_to > NEVER:
-                seen_from = 0 if self.ranking.counts else self.blind_to + 1
-                first = schedule.first_end_after(seen_from - 1 + schedule.size) - schedule.size
-                schedule.exact_from = max(schedule.exact_from, first)
+            schedule.exact_from = self.exact_from(schedule)
             self.queries.append(query)
             self.schedules.append(schedule)
         self.algorithm.plan(self.schedules)
+
+    def exact_from(self, schedule: Schedule) -> int:
+        """Return the start of the first window from which on a new query would be exact."""
+        exact_from = self.algorithm.exact_from(schedule, self.last)
+        if self.blind_to == NEVER:
+            return exact_from
+        seen_from = 0 if self.ranking.counts else self.blind_to + 1
+        return max(exact_from, schedule.first_start_from(seen_from))
 
     def remove(self, name: str) -> None:
         """Stop serving a query."""
@@ -95,6 +104,16 @@ class Group:
 
     # Events in.
 
+    def fill(self, rows: Rows | None, low: int) -> None:
+        """Take in the events of the past that this group has left out, from `low` on; None: there were none."""
+        self.intake.begins = NEVER
+        counts = replace(self.counts)
+        if rows is not None:
+            self.push(rows)
+        self.counts, self.blind_to = counts, low - 1
+        for schedule in self.schedules:
+            schedule.exact_from = schedule.first_start_from(low)
+
     def push(self, rows: Rows) -> Seen:
         """Take in one batch."""
         columns, index, seen = self.intake.columns(rows)
@@ -103,9 +122,7 @@ class Group:
             self.algorithm.insert(self.intake.store(columns, survivors, rows, index))
         self.first, self.last = min(self.first, tally.first), max(self.last, tally.last)
         self._count(tally, seen, columns, index)
-        kept = len(self.algorithm.kept())
-        if self.arena.size > 2 * kept + 4096:
-            self._compact()
+        self._compact()
         return seen
 
     def _tally(self) -> Tally:
@@ -138,6 +155,9 @@ class Group:
         self.counts.partly_late += tally.partly_late
 
     def _compact(self) -> None:
+        """Make room in the arena once most of it is not kept any more."""
+        if self.arena.size <= 2 * len(self.algorithm.kept()) + 4096:
+            return
         self.algorithm.compact(self.arena.compact(self.algorithm.kept()))
         self.intake.forget_unused()
 
@@ -174,7 +194,9 @@ class Group:
         for schedule, limit in zip(self.schedules, limits, strict=True):
             schedule.closed_to = max(schedule.closed_to, limit)
         self.shown = {key: seen for key, seen in self.shown.items() if key[1] > self._closed(key[0])}
-        return self._blocks(due, picks)
+        blocks = self._blocks(due, picks)
+        self._compact()
+        return blocks
 
     def _closed(self, name: str) -> int:
         return next((s.closed_to for s in self.schedules if s.name == name), ALWAYS)
@@ -285,7 +307,7 @@ class Group:
             "schedules": [asdict(schedule) for schedule in self.schedules],
             "select": self.intake.select,
             "counts": asdict(self.counts),
-            "extent": [self.first, self.last, self.intake.arrived, self.blind_to],
+            "extent": [self.first, self.last, self.intake.arrived, self.blind_to, self.intake.begins],
             "shown": [[name, end, look] for (name, end), look in self.shown.items()],
             "algorithm": {name: value for name, value in algorithm.items() if name not in arrays},
         }
@@ -305,7 +327,7 @@ class Group:
         group.queries = queries
         group.schedules = [Schedule(**given) for given in meta["schedules"]]
         group.counts = Counts(**meta["counts"])
-        group.first, group.last, group.intake.arrived, group.blind_to = meta["extent"]
+        group.first, group.last, group.intake.arrived, group.blind_to, group.intake.begins = meta["extent"]
         group.shown = {(name, end): look for name, end, look in meta["shown"]}
         group.arena.load(dict(_under("arena/", tables)))
         group.algorithm.plan(group.schedules)

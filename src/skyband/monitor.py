@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from skyband import algorithms, snapshot
 from skyband.answer import Answers, Block
-from skyband.errors import InputError, QueryError
+from skyband.errors import InputError, QueryError, TooManyWindows
 from skyband.explain import explain
 from skyband.group import Group
 from skyband.intake import Ranking, Seen
@@ -23,12 +23,14 @@ from skyband.order import IntArray
 from skyband.query import Query
 from skyband.rows import Rows, Source, TimeUnit, as_batches, microseconds_of, settle_nulls
 from skyband.stats import Stats
-from skyband.windows import NEVER, Schedule
+from skyband.windows import ALWAYS, NEVER, Schedule
 
 logger = logging.getLogger(__name__)
 MOST_ROWS = 1 << 25
 
 Sink = Callable[[pa.RecordBatch], None]
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Monitor:
@@ -97,7 +99,7 @@ class Monitor:
             self._bind(settled.schema)
             self._types |= {f.name: f.type for f in part.schema if f.type != pa.null()}
             rows = Rows(settled, self.source)
-            seen = [group.push(rows) for group in self.groups]
+            seen = [_naming(group, group.push, rows) for group in self.groups]
             self._note(rows, seen)
             for group in self.groups:
                 if group.ranking.counts:
@@ -123,7 +125,7 @@ class Monitor:
         if watermark is not None:
             mark = max(microseconds_of(watermark), NEVER if self.watermark is None else self.watermark)
             for group in timed:
-                group.due(mark)  # raises before anything has changed
+                _naming(group, group.due, mark)  # raises before anything has changed
             self.watermark = mark
             blocks = [block for group in timed for block in group.advance(mark)]
         blocks += [block for group in self.groups for block in group.early()]
@@ -133,6 +135,10 @@ class Monitor:
         """Answer every window that contains an event: the input has ended."""
         began = clock.perf_counter()
         return self._answers([block for group in self.groups for block in group.finish()], began)
+
+    def declare(self, schema: pa.Schema) -> None:
+        """Say which columns the stream has before any event shows them; queries over others are refused."""
+        self._bind(schema)
 
     def _bind(self, schema: pa.Schema) -> None:
         if self.schema is not None and schema.equals(self.schema):
@@ -225,13 +231,47 @@ class Monitor:
         known = {query.name: query for group in self.groups for query in group.queries}
         return [known[name] for name in self.order]
 
-    def register(self, query: Query) -> None:
-        """Serve one more query from the next batch on.
+    def register(self, *queries: Query, apart: bool = False) -> None:
+        """Serve more queries from the next batch on.
 
-        It is exact at once where the kept candidates suffice; otherwise its answers are flagged "warming up"
+        A query is exact at once where the kept candidates suffice; otherwise its answers are flagged "warming up"
         until a whole window has passed.
+
+        Parameters
+        ----------
+        queries
+            The queries.
+        apart
+            Keep their candidates apart, and leave out all events up to `newest` until `fill` brings them.
         """
-        self._register([query])
+        self._register(list(queries), apart)
+
+    def look_back(self, query: Query) -> int | None:
+        """Return from when on a query, were it registered now, would miss events of the past; None when it would not.
+
+        What it would miss lies between there and `newest`. Count windows cannot look back: events of the past have
+        no arrival numbers.
+        """
+        if query.window.counts or self.newest == NEVER or self.watermark is None:
+            return None
+        schedule = Schedule.of(query)
+        schedule.closed_to = self.watermark
+        group = self._find_group(Ranking.of(query), query.select)
+        exact_from = ALWAYS if group is None else group.exact_from(schedule)
+        return schedule.next_start if schedule.next_start <= self.newest and exact_from > schedule.next_start else None
+
+    def fill(self, name: str, history: Any, low: int) -> None:
+        """Give a query that was registered apart the events of the past that it has left out, from `low` on."""
+        assert self.schema is not None
+        group = self._group(name)
+        batches = list(as_batches(history, MOST_ROWS))
+        if batches:
+            batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+            group.intake.bind(batch.schema, self.source.id)
+            group.fill(Rows(batch, self.source), low)
+            group.intake.bind(self.schema, self.source.id)
+        else:
+            group.fill(None, low)
 
     def unregister(self, name: str) -> None:
         """Stop serving a query."""
@@ -266,7 +306,7 @@ class Monitor:
         """Show a paused query's answers again, from its next window on."""
         self._schedule(name).paused = False
 
-    def _register(self, queries: list[Query]) -> None:
+    def _register(self, queries: list[Query], apart: bool = False) -> None:
         self._check_names(queries)
         self._check_columns(queries)
         alike: dict[Ranking, list[Query]] = {}
@@ -275,9 +315,10 @@ class Monitor:
         mark = NEVER if self.watermark is None else self.watermark
         for ranking, members in alike.items():
             select = list(dict.fromkeys(column for query in members for column in query.select))
-            group = self._find_group(ranking, select)
+            group = None if apart else self._find_group(ranking, select)
             if group is None:
                 group = Group(ranking, self.algorithm, select, self.newest)
+                group.intake.begins = self.newest if apart else NEVER
                 if self.schema is not None:
                     group.intake.bind(self.schema, self.source.id)
                     group.plain = self.source.is_plain(self.schema)
@@ -288,8 +329,8 @@ class Monitor:
 
     def _find_group(self, ranking: Ranking, select: Sequence[str]) -> Group | None:
         """Return the group that ranks so and carries these columns, if there is one."""
-        fitting = (g for g in self.groups if g.ranking == ranking and set(select) <= set(g.intake.select))
-        return next(fitting, None)
+        alike = (g for g in self.groups if g.ranking == ranking and g.intake.begins == NEVER)
+        return next((g for g in alike if set(select) <= set(g.intake.select)), None)
 
     def _check_names(self, queries: Sequence[Query]) -> None:
         if odd := [query for query in queries if not isinstance(query, Query)]:
@@ -380,6 +421,15 @@ class Monitor:
             monitor._bind(tables["schema"].schema)
         monitor._types = {field.name: field.type for field in tables["types"].schema}
         return monitor
+
+
+def _naming(group: Group, do: Callable[[T], R], what: T) -> R:
+    """Do something with a group; where it has too many windows, name the query that asks for the most."""
+    try:
+        return do(what)
+    except TooManyWindows as error:
+        error.query = min(group.queries, key=lambda query: query.window.slide).name
+        raise
 
 
 def _outcome(seen: Sequence[Seen], rows: int) -> tuple[IntArray, int, IntArray]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from skyband.errors import InputError
+from skyband.errors import TooManyWindows
 from skyband.order import IntArray
 from skyband.windows import MOST_DUE, NEVER, Schedule
 
@@ -50,21 +50,30 @@ class Panes:
         """Add panes so that `low` and `high` lie inside them."""
         if len(self.cuts) and self.cuts[0] <= low and high < self.cuts[-1]:
             return
-        before = after = np.empty(0, np.int64)
-        if len(self.cuts) == 0:
-            after = self._between(low, high)
-        else:
-            if low < self.cuts[0]:
-                before = self._between(low, int(self.cuts[0]) - 1)
-                before = before[before < self.cuts[0]]
-            if high >= self.cuts[-1]:
-                after = self._between(int(self.cuts[-1]), high)
-                after = after[after > self.cuts[-1]]
+        before, after = self._beyond(low, high)
         self.cuts = np.concatenate([before, self.cuts, after])
         self.base -= len(before)
         lost = 0 if self.forgot else UNTOUCHED
         self.depth = np.concatenate([np.full(len(before), lost), self.depth, np.full(len(after), UNTOUCHED)])
         self.torn = np.concatenate([np.zeros(len(before), bool), self.torn, np.zeros(len(after), bool)])
+
+    def edges(self, low: int, high: int) -> IntArray:
+        """Return the cuts as they would be once `low` and `high` were covered."""
+        before, after = self._beyond(low, high)
+        return np.concatenate([before, self.cuts, after])
+
+    def _beyond(self, low: int, high: int) -> tuple[IntArray, IntArray]:
+        """Return the cuts that are missing before and after the known ones."""
+        before = after = np.empty(0, np.int64)
+        if len(self.cuts) == 0:
+            return before, self._between(low, high)
+        if low < self.cuts[0]:
+            before = self._between(low, int(self.cuts[0]) - 1)
+            before = before[before < self.cuts[0]]
+        if high >= self.cuts[-1]:
+            after = self._between(int(self.cuts[-1]), high)
+            after = after[after > self.cuts[-1]]
+        return before, after
 
     def refine(self, schedules: Sequence[Schedule]) -> bool:
         """Serve other schedules from now on: known panes get their cuts too; tell whether any was cut."""
@@ -141,7 +150,7 @@ class Panes:
                 f"event time jumps from {low} to {high} (microseconds), {listed:,} window edges; check the unit "
                 "of the time column (time_unit), or filter out rows with impossible times"
             )
-            raise InputError(msg)
+            raise TooManyWindows(msg)
         if (high - low) // grid + 1 <= listed:  # a plain grid is no longer than the list, and cheaper
             return np.arange(low, high + 1, grid, dtype=np.int64)
         classes = zip(rest.tolist(), slide.tolist(), strict=True)

@@ -13,7 +13,7 @@ from typing import Self
 
 import numpy as np
 
-from skyband.errors import InputError
+from skyband.errors import TooManyWindows
 from skyband.order import IntArray
 from skyband.query import Query
 
@@ -57,6 +57,10 @@ class Schedule:
         """Return the first window end after a position: of the first window that contains it."""
         return position + self.slide - (position - self.phase - self.size) % self.slide
 
+    def first_start_from(self, position: int) -> int:
+        """Return the first window start at or after a position."""
+        return self.first_end_after(position - 1 + self.size) - self.size
+
     def last_end_by(self, position: int) -> int:
         """Return the last window end at or before a position."""
         return position - (position - self.phase - self.size) % self.slide
@@ -76,7 +80,7 @@ class Schedule:
                 f"event time jumps from {first} to {limit} (microseconds); check the unit of the time column "
                 "(time_unit), or filter out rows with impossible times"
             )
-            raise InputError(msg)
+            raise TooManyWindows(msg)
         return np.arange(start, limit + 1, self.slide, dtype=np.int64)
 
 

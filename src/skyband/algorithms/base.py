@@ -58,6 +58,22 @@ class Tally:
 
 
 @dataclass(frozen=True)
+class Bars:
+    """What an event must reach to matter, pane by pane: for those who can drop others before they get here.
+
+    `cuts` are the edges of the open panes; before the first one everything matters. The pane that begins at
+    `start` has, in partition number `part`, `k` events of which the last has `merit`; in panes and partitions
+    that are not listed, everything matters.
+    """
+
+    k: int
+    cuts: IntArray
+    start: IntArray
+    part: IntArray
+    merit: FloatArray
+
+
+@dataclass(frozen=True)
 class Picks:
     """Answers as slots, best first within each partition; window w has slots[offsets[w]:offsets[w + 1]]."""
 
@@ -104,6 +120,10 @@ class Algorithm(ABC):
         rows = sift(columns, tally)
         if len(rows):
             yield rows
+
+    def bars(self, low: int, high: int) -> Bars | None:  # noqa: ARG002 - for those that have any
+        """Return the bars of the open panes, listed from `low` to `high` at least; None where all events matter."""
+        return None
 
     @abstractmethod
     def insert(self, slots: SlotArray) -> None:

@@ -44,7 +44,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skyband import sieve
-from skyband.algorithms.base import Algorithm, Columns, Picks, Tally, one_per_id
+from skyband.algorithms.base import Algorithm, Bars, Columns, Picks, Tally, one_per_id
 from skyband.arena import Arena
 from skyband.kernels import seal as kernel
 from skyband.kernels.gather import THREADS, workers
@@ -121,6 +121,16 @@ class Staircase(Algorithm):
         kth = self._open_ranks() == self.k - 1
         slots, arena = self.open[kth], self.arena
         return self.open_pane[kth], arena.part[slots], arena.merit[slots], arena.time[slots]
+
+    def bars(self, low: int, high: int) -> Bars | None:
+        """Return the K-th best events of the open panes."""
+        if self.mode == LATEST or self.arena.counts:
+            return None
+        panes, cuts = self.panes, self.panes.edges(low, high)
+        if self.sealed > panes.base or panes.forgot:
+            cuts = cuts[cuts >= panes.cuts[self.sealed - panes.base]]
+        pane, part, merit, _ = self._kth()
+        return Bars(self.k, cuts, panes.cuts[pane - panes.base], part, merit)
 
     def insert(self, slots: SlotArray) -> None:
         """Take new events into their open panes, or into the band where their pane is sealed."""

@@ -93,8 +93,16 @@ class Expression:
         """The names of the columns it uses, as written, sorted."""
         return tuple(sorted(set(tree.columns(self.tree))))
 
+    @property
+    def is_column(self) -> bool:
+        """Whether it is nothing but one column."""
+        return isinstance(self.tree, tree.Column)
+
     def bind(self, schema: pa.Schema, needs: Literal["score", "filter"] | None = None) -> Bound:
         """Settle columns and types over a schema.
+
+        A schema may also hold a column that is named as the whole expression (as ``str()`` gives it): then that
+        column is taken for its value.
 
         Parameters
         ----------
@@ -108,7 +116,9 @@ class Expression:
         InputError
             For a column that is not there, and for types that do not go together.
         """
-        bound = Bound(self, bind_tree(self.tree, schema))
+        # A column named as the whole expression is the expression, worked out by someone else already.
+        known = tree.Column(str(self)) if str(self) in schema.names else self.tree
+        bound = Bound(self, bind_tree(known, schema))
         if needs is not None:
             bound.check(needs)
         return bound

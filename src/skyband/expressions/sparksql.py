@@ -74,13 +74,13 @@ def _name(name: str, schema: pa.Schema) -> str:
 def _column(name: str, typed: Typed) -> str:
     arrow = typed.arrow
     if typed.type is Type.TIME:
-        return _micros(name, arrow)
+        return micros(name, arrow)
     if typed.type in (Type.TEXT, Type.BOOLEAN) or arrow in (pa.int64(), pa.float64()):
         return name
     return f"cast({name} AS {_TYPES[typed.type]})"
 
 
-def _micros(name: str, arrow: pa.DataType) -> str:
+def micros(name: str, arrow: pa.DataType) -> str:
     """Microseconds since 1970 in UTC, whatever the session's time zone."""
     if pa.types.is_date(arrow):
         return f"(unix_date({name}) * 86400000000L)"

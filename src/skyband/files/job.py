@@ -6,7 +6,7 @@ import logging
 import time as clock
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Protocol
@@ -20,7 +20,7 @@ from skyband.answer_table import TIME
 from skyband.errors import InputError, QueryError
 from skyband.expressions.bind import find_column
 from skyband.files.stream import Stream, read
-from skyband.files.writers import STDOUT, Outputs, check, outputs
+from skyband.files.writers import STDOUT, Output, Outputs, check, outputs
 from skyband.keys import is_text
 from skyband.local import run
 from skyband.monitor import Monitor, Sink
@@ -71,58 +71,96 @@ class Job:
             )
             raise InputError(msg)
 
+    def stream(self) -> Stream:
+        """Open the files, with only the columns that the queries use."""
+        whole = read(self.inputs)
+        return whole.select(used_columns(self.queries, self.source, whole.schema), self.source.time)
 
-class Watch(Protocol):
-    """Someone who looks on."""
+    def open_answers(self, opened: Outputs, queries: Sequence[Query], schema: pa.Schema) -> Output:
+        """Begin the file of answers to queries over a stream with these columns."""
+        columns = answer_schema(queries, self.source, algorithms.find(self.algorithm), schema)
+        return opened.open(None if str(self.output) == STDOUT else self.output, columns)
 
-    def warming_up(self) -> AbstractContextManager[object]:
-        """Surround the first use of the kernels, which may have to be compiled."""
-
-    def seen(self, stats: Stats, share: float) -> None:
-        """Take note of the numbers so far, and of the share of the input that has been read."""
-
-
-class NoWatch:
-    """Nobody looks on."""
-
-    def warming_up(self) -> AbstractContextManager[object]:
-        """Do nothing."""
-        return nullcontext()
-
-    def seen(self, stats: Stats, share: float) -> None:
-        """Do nothing."""
+    def warm_up(self, first: Sequence[pa.RecordBatch]) -> None:
+        """Run the queries over a few of the first rows and forget about it: that loads or compiles the kernels."""
+        few = [batch.slice(0, WARM_ROWS) for batch in first]
+        trial = run(
+            self.queries, few, time=self.source.time, id=self.source.id, time_unit=self.source.time_unit,
+            algorithm=self.algorithm,
+        )  # fmt: skip
+        log = logging.getLogger("skyband.monitor")
+        log.disabled = True  # the real run says it all again
+        try:
+            list(trial.parts())
+        finally:
+            log.disabled = False
 
 
 @dataclass
 class Report:
-    """How a run went; `kept` and `bound` are those of the moment when most was kept."""
+    """How a run goes; `kept` and `bound` are those of the moment when most was kept."""
 
-    stats: Stats = field(default_factory=Stats)
+    rows: int = 0
+    late: int = 0
+    partly_late: int = 0
+    rejected: int = 0
+    answers: int = 0
     kept: int = 0
     bound: int = 0
     seconds: float = 0.0
     written: int = 0
 
     def note(self, stats: Stats) -> None:
-        """Take over the numbers."""
-        self.stats = stats
-        if stats.kept >= self.kept:
-            self.kept, self.bound = stats.kept, stats.bound
+        """Take over the numbers of a monitor."""
+        self.rows, self.answers = stats.rows, stats.answers
+        self.late, self.partly_late, self.rejected = stats.late, stats.partly_late, stats.rejected
+        self.keep(stats.kept, stats.bound)
+
+    def keep(self, kept: int, bound: int) -> None:
+        """Note how many candidates there are, and how many there can be."""
+        if kept >= self.kept:
+            self.kept, self.bound = kept, bound
+
+
+class Watch(Protocol):
+    """Someone who looks on."""
+
+    def starting_spark(self) -> AbstractContextManager[object]:
+        """Surround the start of Spark, which takes some seconds."""
+
+    def warming_up(self) -> AbstractContextManager[object]:
+        """Surround the first use of the kernels, which may have to be compiled."""
+
+    def seen(self, report: Report, share: float) -> None:
+        """Take note of the numbers so far, and of the share of the input that has been read."""
+
+
+class NoWatch:
+    """Nobody looks on."""
+
+    def starting_spark(self) -> AbstractContextManager[object]:
+        """Do nothing."""
+        return nullcontext()
+
+    def warming_up(self) -> AbstractContextManager[object]:
+        """Do nothing."""
+        return nullcontext()
+
+    def seen(self, report: Report, share: float) -> None:
+        """Do nothing."""
 
 
 def execute(job: Job, watch: Watch | None = None) -> Report:
     """Run a job; its files appear when all is done, or not at all."""
     watch = watch or NoWatch()
     job.check()
-    whole = read(job.inputs)
-    stream = whole.select(used_columns(job.queries, job.source, whole.schema), job.source.time)
+    stream = job.stream()
     with outputs() as opened:
-        columns = answer_schema(job.queries, job.source, algorithms.find(job.algorithm), stream.schema)
-        answers = opened.open(None if str(job.output) == STDOUT else job.output, columns)
+        answers = job.open_answers(opened, job.queries, stream.schema)
         sinks = [_sink(opened, path, stream.schema) for path in (job.late, job.rejected)]
         reading = _Reading(stream, watch)
         with watch.warming_up():
-            reading.warm_up(job)
+            job.warm_up(reading.look())
         began = clock.perf_counter()
         going = run(
             job.queries, reading, time=job.source.time, id=job.source.id, time_unit=job.source.time_unit,
@@ -149,20 +187,10 @@ class _Reading:
         self.batches = iter(stream)
         self.first: list[pa.RecordBatch] = []
 
-    def warm_up(self, job: Job) -> None:
-        """Run the queries over the first few rows and forget about it: that loads or compiles the kernels."""
+    def look(self) -> list[pa.RecordBatch]:
+        """Return the first batch, which is not lost by that."""
         self.first = list(islice(self.batches, 1))
-        few = [batch.slice(0, WARM_ROWS) for batch in self.first]
-        source = job.source
-        trial = run(
-            job.queries, few, time=source.time, id=source.id, time_unit=source.time_unit, algorithm=job.algorithm
-        )
-        log = logging.getLogger("skyband.monitor")
-        log.disabled = True  # the real run says it all again
-        try:
-            list(trial.parts())
-        finally:
-            log.disabled = False
+        return self.first
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for batch in chain(self.first, self.batches):
@@ -177,9 +205,8 @@ class _Reading:
     def note(self) -> None:
         """Pass the numbers on."""
         if self.monitor is not None:
-            stats = self.monitor.stats()
-            self.report.note(stats)
-            self.watch.seen(stats, self.stream.done / self.stream.size)
+            self.report.note(self.monitor.stats())
+            self.watch.seen(self.report, self.stream.done / self.stream.size)
 
 
 def _sink(opened: Outputs, path: Path | None, schema: pa.Schema) -> Sink | None:
@@ -261,7 +288,11 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 def fit(answers: Answers, schema: pa.Schema) -> pa.Table:
     """Return answers as a table with the given columns, NULL where they have none."""
-    table = answers.table(quality=True)
+    return fit_table(answers.table(quality=True), schema)
+
+
+def fit_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a table with the given columns, NULL where it has none."""
     columns = [
         table[column.name].cast(column.type)
         if column.name in table.column_names

@@ -78,6 +78,10 @@ class Stream:
             schema = stored.set(stored.get_field_index(time), pa.field(time, kind))
         return replace(self, stored=stored, schema=schema)
 
+    def check(self, path: Path) -> pa.Schema:
+        """Refuse a file that lacks a column or has another type there; return all its columns."""
+        return _checked(path, self.stored)
+
     def __iter__(self) -> Generator[pa.RecordBatch]:
         self.done = 0.0
         pieces = (self._piece(path, piece) for path in self.files for piece in _pieces(path, self.stored))
@@ -196,7 +200,7 @@ def _pieces(path: Path, stored: pa.Schema) -> list[range]:
     """Return the pieces of a file, after a look at its columns."""
     kind = format_of(path)
     assert kind is not None
-    _check(path, _schema_of(path), stored, kind.typed)
+    _checked(path, stored)
     with naming(path):
         return kind.pieces(path)
 
@@ -208,8 +212,10 @@ def _piece_parts(path: Path, piece: range, stored: pa.Schema) -> Iterator[tuple[
         yield from kind.parts(path, stored, piece)
 
 
-def _check(path: Path, found: pa.Schema, wanted: pa.Schema, typed: bool) -> None:
-    """Refuse a file that lacks a column or has another type there."""
+def _checked(path: Path, wanted: pa.Schema) -> pa.Schema:
+    """Return the columns of a file; refuse one that lacks a column or has another type there."""
+    kind, found = format_of(path), _schema_of(path)
+    assert kind is not None
     for column in wanted:
         if column.name not in found.names:
             msg = (
@@ -217,10 +223,11 @@ def _check(path: Path, found: pa.Schema, wanted: pa.Schema, typed: bool) -> None
             )
             raise InputError(msg)
         now = found.field(column.name).type
-        if typed and now != column.type and not _both_zoned(now, column.type):
+        if kind.typed and now != column.type and not _both_zoned(now, column.type):
             zones = "; all files must have a time zone there, or none" if _both_times(now, column.type) else ""
             msg = f"{path}: column {column.name!r} is {now}, but {column.type} in the files before it{zones}"
             raise InputError(msg)
+    return found
 
 
 def _both_times(a: pa.DataType, b: pa.DataType) -> bool:

@@ -80,7 +80,7 @@ class CsvSheet(TextSheet):
 
     def write(self, table: pa.Table) -> None:
         """Add rows."""
-        columns = [column if _csv_type(column.type) == column.type else _text(column) for column in table.columns]
+        columns = [column if _csv_type(column.type) == column.type else as_text(column) for column in table.columns]
         self.writer.write_table(pa.table(columns, table.column_names))
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ def _csv_type(kind: pa.DataType) -> pa.DataType:
     return kind if simple or pa.types.is_string(kind) or pa.types.is_decimal(kind) else pa.string()
 
 
-def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return times as ISO 8601, anything else that is no simple value as JSON."""
     kind = column.type
     if pa.types.is_timestamp(kind):
@@ -147,9 +147,9 @@ def _json(column: pa.ChunkedArray) -> pa.ChunkedArray:
     elif _csv_type(kind) == kind and not pa.types.is_string(kind):  # whole numbers, decimals, true and false
         made = column.cast(pa.string())
     elif pa.types.is_nested(kind):
-        made = _text(column)
+        made = as_text(column)
     else:
-        made = _quoted(column if pa.types.is_string(kind) else _text(column))
+        made = _quoted(column if pa.types.is_string(kind) else as_text(column))
     return made.fill_null("null")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time as clock
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,10 +16,10 @@ from rich.status import Status
 from rich.table import Table
 
 from skyband.files.job import Report
-from skyband.stats import Stats
 
 REFRESH = 0.2
 COMPILING = "compiling kernels, first run only …"
+STARTING = "starting Spark, which takes some seconds …"
 
 
 class _Notice(Listener):  # type: ignore[misc]  # numba carries no types
@@ -49,6 +49,15 @@ def compiling(console: Console) -> Iterator[None]:
             yield
         finally:
             status.stop()
+
+
+@contextmanager
+def starting_spark(console: Console) -> Iterator[None]:
+    """Say that Spark starts, as long as it does."""
+    if not console.is_terminal:
+        console.print(STARTING)
+    with console.status(STARTING):
+        yield
 
 
 class Bar:
@@ -83,6 +92,10 @@ class Bar:
         if self.shown:
             self.progress.stop()
 
+    def starting_spark(self) -> AbstractContextManager[None]:
+        """Surround the start of Spark."""
+        return starting_spark(self.console) if self.shown else nullcontext()
+
     @contextmanager
     def warming_up(self) -> Iterator[None]:
         """Surround the first use of the kernels."""
@@ -92,16 +105,16 @@ class Bar:
             self.progress.start()
         self.began = clock.perf_counter()
 
-    def seen(self, stats: Stats, share: float) -> None:
+    def seen(self, report: Report, share: float) -> None:
         """Draw the numbers, a few times a second."""
         now = clock.perf_counter()
         if not self.shown or now - self.drawn < REFRESH:
             return
         self.drawn = now
-        speed = stats.rows / max(now - self.began, 1e-9)
+        speed = report.rows / max(now - self.began, 1e-9)
         text = (
-            f"{short(stats.rows)} rows, {short(speed)}/s, {short(stats.answers)} answers, "
-            f"{short(stats.kept)} kept, {short(stats.late)} late, {short(stats.rejected)} rejected"
+            f"{short(report.rows)} rows, {short(speed)}/s, {short(report.answers)} answers, "
+            f"{short(report.kept)} kept, {short(report.late)} late, {short(report.rejected)} rejected"
         )
         self.progress.update(self.task, completed=share, text=text, refresh=True)
 
@@ -122,18 +135,17 @@ def short(number: float) -> str:
 
 def summary(report: Report, output: Path | str) -> Table:
     """Return what came of a run as a table of two columns."""
-    stats = report.stats
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     lines = (
         (
             "rows",
-            f"{stats.rows:,} in {report.seconds:.2f} s, {stats.rows / max(report.seconds, 1e-9):,.0f} a second",
+            f"{report.rows:,} in {report.seconds:.2f} s, {report.rows / max(report.seconds, 1e-9):,.0f} a second",
         ),
-        ("late", f"{stats.late:,} missed all their windows, {stats.partly_late:,} some"),
-        ("rejected", f"{stats.rejected:,} without score, time or id"),
-        ("answers", f"{stats.answers:,} windows, {report.written:,} rows written"),
+        ("late", f"{report.late:,} missed all their windows, {report.partly_late:,} some"),
+        ("rejected", f"{report.rejected:,} without score, time or id"),
+        ("answers", f"{report.answers:,} windows, {report.written:,} rows written"),
         ("kept", f"{report.kept:,} candidates at most, bound {report.bound:,}"),
         ("output", str(output)),
     )

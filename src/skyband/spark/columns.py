@@ -1,0 +1,133 @@
+"""A stream's columns in Spark: event times in microseconds, ids, and every expression of a query, worked out once.
+
+Spark evaluates filters, scores and partitions; the core finds their values in columns that are named as the
+expressions are. So a row is evaluated once, and a threshold is compared with the very number that the core
+ranks by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from skyband.errors import InputError
+from skyband.expressions import Expression
+from skyband.expressions.bind import find_column
+from skyband.expressions.sparksql import micros
+from skyband.intake import Ranking
+from skyband.keys import is_text
+from skyband.rows import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+VALUES = {
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "text": pa.string(),
+    "boolean": pa.bool_(),
+    "time": pa.timestamp("us", "UTC"),
+}
+"""What Spark's values of an expression of each type look like in Arrow."""
+
+
+def arrow_schema(df: DataFrame) -> pa.Schema:
+    """Return the columns of a DataFrame, streaming or not, as Arrow sees them; reads nothing."""
+    return df.sparkSession.createDataFrame([], df.schema).toArrow().schema
+
+
+def check(schema: pa.Schema, source: Source) -> None:
+    """Refuse a stream whose time or id column cannot serve."""
+    source.check(schema)
+    if is_text(schema.field(source.time).type):
+        msg = (
+            f"the time column {source.time!r} is text; turn it into a time first: "
+            f"df.withColumn({source.time!r}, F.to_timestamp({source.time!r}))"
+        )
+        raise InputError(msg)
+
+
+def quoted(name: str) -> str:
+    """Return a column's name as Spark wants it where it may hold dots, spaces or operators.
+
+    Examples
+    --------
+    >>> quoted("a.b")
+    '`a.b`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def event_time_sql(source: Source, schema: pa.Schema) -> str:
+    """Return the event time as SQL: whole microseconds since the epoch, whatever the session's time zone.
+
+    Examples
+    --------
+    >>> event_time_sql(Source("ts", "id", "s"), pa.schema([("ts", pa.int32())]))
+    'try_multiply(cast(`ts` AS BIGINT), 1000000L)'
+    """
+    kind, name = schema.field(source.time).type, quoted(source.time)
+    if not pa.types.is_integer(kind):
+        return micros(name, kind)
+    number = f"cast({name} AS BIGINT)"
+    texts = {"s": f"try_multiply({number}, 1000000L)", "ms": f"try_multiply({number}, 1000L)"}
+    texts["ns"] = f"(({number} - pmod({number}, 1000L)) div 1000L)"
+    return texts.get(source.time_unit or "us", number)
+
+
+def event_time(source: Source, schema: pa.Schema) -> Column:
+    """Return the event time as whole microseconds since the epoch."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+    return F.expr(event_time_sql(source, schema))
+
+
+def value(expression: Expression, schema: pa.Schema) -> Column:
+    """Return an expression as a column, named as the core looks for it."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+    return F.expr(expression.spark_sql(schema)).alias(str(expression))
+
+
+def expressions_of(rankings: Iterable[Ranking]) -> list[Expression]:
+    """Return every expression of some rankings, each once."""
+    found = {str(e): e for r in rankings for e in (r.score, r.where, r.partition_by) if e is not None}
+    return list(found.values())
+
+
+def declared(schema: pa.Schema, rankings: Iterable[Ranking]) -> pa.Schema:
+    """Return a stream's columns together with those that Spark works out for some rankings.
+
+    Examples
+    --------
+    >>> from skyband import Query, Window
+    >>> query = Query("top", k=1, score="x * 2", window=Window(10))
+    >>> declared(pa.schema([("x", pa.int32())]), [Ranking.of(query)]).names
+    ['x', 'x * 2']
+    """
+    worked_out = [
+        pa.field(str(e), VALUES[e.bind(schema).type])
+        for e in expressions_of(rankings)
+        if not e.is_column and str(e) not in schema.names
+    ]
+    return pa.schema([*schema, *worked_out])
+
+
+def needed(source: Source, schema: pa.Schema, rankings: Iterable[Ranking], select: Iterable[str]) -> list[Column]:
+    """Return what the core needs of a stream: its time, id and carried columns as they are, and all expressions."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+    expressions = expressions_of(rankings)
+    plain = [find_column(str(*e.columns), schema).name for e in expressions if e.is_column]
+    names = dict.fromkeys([source.time, source.id, *select, *plain])
+    worked_out = [value(e, schema) for e in expressions if not e.is_column]
+    return [*(F.col(quoted(name)) for name in names), *worked_out]
+
+
+def view(
+    df: DataFrame, source: Source, schema: pa.Schema, rankings: Iterable[Ranking], select: Iterable[str]
+) -> DataFrame:
+    """Return a stream with nothing but what the core needs of it."""
+    return df.select(*needed(source, schema, rankings, select))

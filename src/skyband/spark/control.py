@@ -1,0 +1,137 @@
+"""A stream seen from its checkpoint folder: look at it, and change its queries, from any process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skyband.errors import InputError, QueryError
+from skyband.files.job import used_columns
+from skyband.monitor import Monitor
+from skyband.query import Query
+from skyband.rows import Source
+from skyband.spark.checkpoint import Checkpoint
+
+
+def check(query: Query, others: Sequence[Query], source: Source, schema: pa.Schema) -> None:
+    """Refuse a query that a stream with these columns cannot answer beside others."""
+    used_columns([query], source, schema)
+    if any(other.window.counts != query.window.counts for other in others):
+        kind, rest = ("counts events", "measure time") if query.window.counts else ("measures time", "count events")
+        msg = (
+            f"its window {kind} and those of the other queries {rest}, so their starts and ends do not go into one "
+            "column; start a stream of its own for it"
+        )
+        raise QueryError(msg, query.name)
+
+
+class Control:
+    """The queries of a stream, which may run in another process.
+
+    Changes are written into the checkpoint folder and are applied before the next micro-batch.
+
+    Parameters
+    ----------
+    checkpoint
+        The stream's checkpoint folder.
+    """
+
+    def __init__(self, checkpoint: str | os.PathLike[str] | Checkpoint) -> None:
+        self.checkpoint = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+        identity = self.checkpoint.identity
+        self.source = Source(identity["time"], identity["id"], identity["time_unit"])
+        self._fixed = identity["placement"] == "executors"
+
+    # Queries that come and go.
+
+    def register(self, query: Query) -> None:
+        """Serve one more query from the next batch on."""
+        self._changes()
+        listed = self.queries
+        if any(entry["name"] == query.name for entry in listed):
+            msg = f"there is already a query named {query.name!r}; names are unique: choose another"
+            raise QueryError(msg)
+        others = [Query.from_dict(entry["query"]) for entry in listed if entry["state"] != "set aside"]
+        check(query, others, self.source, self.checkpoint.schema())
+        self.checkpoint.submit({"do": "add", "query": query.as_dict()})
+
+    def unregister(self, name: str) -> None:
+        """Stop serving a query."""
+        self._submit("remove", name)
+
+    def pause(self, name: str) -> None:
+        """Stop showing a query's answers; what its windows need is kept."""
+        self._submit("pause", name)
+
+    def resume(self, name: str) -> None:
+        """Show a paused query's answers again, from its next window on."""
+        self._submit("resume", name)
+
+    def _submit(self, what: str, name: str) -> None:
+        self._changes()
+        names = [entry["name"] for entry in self.queries]
+        if name not in names:
+            msg = f"there is no query {name!r}; there are {', '.join(map(repr, names)) or 'none'}"
+            raise QueryError(msg)
+        self.checkpoint.submit({"do": what, "name": name})
+
+    def _changes(self) -> None:
+        if self._fixed:
+            msg = (
+                "with placement='executors' the queries are those that the stream is started with; stop it, and "
+                "start it again with another list and the same checkpoint"
+            )
+            raise InputError(msg)
+
+    # Looking at it.
+
+    @property
+    def queries(self) -> list[dict[str, Any]]:
+        """The queries: `name`, `state` ("active", "paused", "waiting" for history, "pending", "set aside"), `query`.
+
+        Where something went wrong there is an `error`; where there was an answer, its `latest` window.
+        """
+        status = self.checkpoint.status()
+        listed = {entry["name"]: dict(entry) for entry in status.get("queries", [])}
+        if not status:
+            given = self.checkpoint.declared()
+            listed = {query["name"]: {"name": query["name"], "state": "pending", "query": query} for query in given}
+        for command in self.checkpoint.commands(after=status.get("applied", 0)):
+            match command["do"]:
+                case "add":
+                    query = command["query"]
+                    listed[query["name"]] = {"name": query["name"], "state": "pending", "query": query}
+                case "remove":
+                    listed.pop(command["name"], None)
+        for name, window in status.get("windows", {}).items():
+            if name in listed:
+                listed[name]["latest"] = window
+        return list(listed.values())
+
+    def answers(self, name: str) -> pa.Table:
+        """Return a query's latest answer; without rows where its last window was empty or none has ended yet."""
+        known = {entry["name"]: entry.get("latest") for entry in self.queries}
+        if name not in known:
+            msg = f"there is no query {name!r}; there are {', '.join(map(repr, known)) or 'none'}"
+            raise QueryError(msg)
+        latest = self.checkpoint.latest()
+        if latest is None:
+            return pa.table({"query": pa.array([], pa.string())})
+        window = known[name]
+        return latest.filter(pc.equal(latest["query"], name)) if window and window["rows"] else latest.slice(0, 0)
+
+    @property
+    def progress(self) -> list[dict[str, Any]]:
+        """What the last batches took: survivors, re-reads, seconds by phase, state; oldest first."""
+        return list(self.checkpoint.status().get("progress", []))
+
+    def explain(self) -> str:
+        """Say which queries share what, and what is kept; as of the last batch."""
+        states = self.checkpoint.states()
+        if not states:
+            return "nothing has been read yet"
+        return Monitor.restore(self.checkpoint.load(states[-1]).monitor).explain()

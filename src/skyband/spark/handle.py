@@ -1,0 +1,96 @@
+"""The handle of a running stream: StreamingQuery's words, and those for queries that come and go."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from skyband.answer import Answers
+from skyband.monitor import Monitor
+from skyband.spark.control import Control
+from skyband.spark.handler import Stream
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+
+class Handle(Control):
+    """A stream that answers queries.
+
+    It knows the stream by its checkpoint folder, as another process would; so it also works where Spark runs the
+    stream elsewhere, and shows how things stand when the stream has stopped.
+
+    Parameters
+    ----------
+    query
+        Spark's own handle.
+    stream
+        What the stream is.
+    """
+
+    def __init__(self, query: StreamingQuery, stream: Stream) -> None:
+        super().__init__(stream.checkpoint)
+        self.query = query
+        self.stream = stream
+
+    @property
+    def id(self) -> str:
+        """The stream's id, the same after every restart with its checkpoint."""
+        return str(self.query.id)
+
+    @property
+    def runId(self) -> str:  # noqa: N802 - Spark's word
+        """The id of this run."""
+        return str(self.query.runId)
+
+    @property
+    def name(self) -> str | None:
+        """The name that Spark shows."""
+        return self.query.name  # type: ignore[no-any-return]
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - Spark's word
+        """Whether the stream runs."""
+        return bool(self.query.isActive)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What it is doing."""
+        return dict(self.query.status)
+
+    @property
+    def recentProgress(self) -> list[dict[str, Any]]:  # noqa: N802 - Spark's word
+        """Spark's progress of the last batches, each with ours under ``"skyband"``."""
+        ours = {entry["batchId"]: entry for entry in self.progress}
+        spark = [json.loads(entry.json) for entry in self.query.recentProgress]
+        return [entry | {"skyband": ours.get(entry["batchId"], {})} for entry in spark]
+
+    @property
+    def lastProgress(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's word
+        """The progress of the last batch."""
+        recent = self.recentProgress
+        return recent[-1] if recent else None
+
+    def exception(self) -> Exception | None:
+        """Return what ended the stream, if something did."""
+        return self.query.exception()  # type: ignore[no-any-return]
+
+    def stop(self) -> None:
+        """End the stream; started again with its checkpoint it goes on."""
+        self.query.stop()
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802 - Spark's word
+        """Wait until the stream ends; raises what ended it."""
+        return self.query.awaitTermination(timeout)  # type: ignore[no-any-return]
+
+    def processAllAvailable(self) -> None:  # noqa: N802 - Spark's word
+        """Wait until everything that is there now has been read."""
+        self.query.processAllAvailable()
+
+    def finish(self) -> Answers:
+        """Return the answers of all windows that are still open, as if the input had ended; changes nothing.
+
+        For bounded input, once the stream has ended: the last windows have no later event that would close them.
+        """
+        states = self.checkpoint.states()
+        return Monitor.restore(self.checkpoint.load(states[-1]).monitor).finish() if states else Answers()

@@ -1,0 +1,292 @@
+"""One micro-batch into the monitor: the thresholds go to the data, and only what reaches them comes back.
+
+A batch is read in one pass. Rows come back that reach the threshold of their pane, that are late or incomplete,
+that lie at the end of the batch (so that its latest event time is known exactly), or that belong to a thin sample
+from which the next thresholds are guessed. Where a guess let too few through, that part of the batch is read
+again: after `Reader.read`, every pane holds its best K events, or all of them.
+"""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.answer import Answers
+from skyband.group import Group
+from skyband.monitor import Monitor
+from skyband.order import BoolArray, IntArray, merit_of
+from skyband.rows import Source, event_times
+from skyband.spark import columns
+from skyband.spark.outlook import EVERY, SMALL, Outlook, Scores
+from skyband.spark.thresholds import Thresholds, constant
+from skyband.windows import ALWAYS, NEVER
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SAMPLE = "skyband sample"
+USUAL, MOST_GENEROUS = 1.25, 16.0
+FLOOD = 1 << 20
+
+
+@dataclass
+class Reading:
+    """What reading one batch took: passes over it, rows that came back, panes guessed and read again."""
+
+    passes: int = 0
+    shipped: int = 0
+    guesses: int = 0
+    re_reads: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    answers: list[Answers] = field(default_factory=list)
+    tables: list[pa.Table] = field(default_factory=list)
+
+    @property
+    def rows(self) -> pa.Table:
+        """All rows that came back."""
+        return pa.concat_tables(self.tables)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the time spent inside to a phase."""
+        began = clock.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + clock.perf_counter() - began
+
+
+class Reader:
+    """Reads the batches of one stream, and learns from each how to read the next.
+
+    Parameters
+    ----------
+    source
+        Which columns hold time and id.
+    schema
+        The stream's columns.
+    whole
+        Whether rows come back with all their columns, for side outputs.
+    """
+
+    def __init__(self, source: Source, schema: pa.Schema, whole: bool = False) -> None:
+        self.source, self.schema, self.whole = source, schema, whole
+        self.time, self.id = columns.event_time_sql(source, schema), columns.quoted(source.id)
+        self.sample = f"(pmod(hash({columns.quoted(source.time)}, {self.id}), {EVERY}) = 0)"
+        self.outlook = Outlook()
+        self.scores: dict[str, dict[Any, Scores]] = {}
+        self.generosity: dict[str, float] = {}
+
+    def needed(self, monitor: Monitor) -> list[Any]:
+        """Return the columns that the monitor needs."""
+        groups = monitor.groups
+        carried = self.schema.names if self.whole else [name for group in groups for name in group.intake.select]
+        return columns.needed(self.source, self.schema, [group.ranking for group in groups], carried)
+
+    def read(self, df: DataFrame, monitor: Monitor) -> Reading:
+        """Take a batch into the monitor."""
+        batch, before = _Batch(self, df, monitor), monitor.newest
+        low, tail = before, self.outlook.tail(before)
+        if tail is None:
+            low, tail = batch.probe()
+        batch.read(low, tail)
+        told = batch.settle(tail)
+        since = batch.oldest if before == NEVER else before
+        self.outlook.learn(since, monitor.newest, batch.sampled_after(since), told)
+        self.scores = batch.scores_after(before)
+        return batch.reading
+
+    def sql(self, group: Group) -> tuple[str, str, str | None]:
+        """Return a group's filter, its merit and its partition as SQL texts."""
+        ranking, schema = group.ranking, self.schema
+        where = "true" if ranking.where is None else ranking.where.spark_sql(schema)
+        score = f"double({ranking.score.spark_sql(schema)})"
+        part = None if ranking.partition_by is None else ranking.partition_by.spark_sql(schema)
+        return where, score if ranking.order == "desc" else f"(-{score})", part
+
+
+class _Batch:
+    """One batch on its way from Spark into the monitor."""
+
+    def __init__(self, reader: Reader, df: DataFrame, monitor: Monitor) -> None:
+        self.reader, self.df, self.monitor = reader, df, monitor
+        self.reading = Reading()
+        self.oldest, self.newest = ALWAYS, NEVER
+        self.sample = pa.table({})
+        self.seen = ""  # what has come back already, as SQL
+        self.thresholds: list[Thresholds | None] = [None] * len(monitor.groups)
+
+    # Passes.
+
+    def probe(self) -> tuple[int, int]:
+        """Look at a thin sample when nothing is known: return from when to when the batch reaches, if it is large."""
+        self.sample = self._collect(self.reader.sample)
+        time = self._times(self.sample)
+        if len(time) * EVERY <= SMALL:
+            return NEVER, NEVER
+        self.reader.scores = self.scores_after(self.monitor.newest)
+        newest = self.monitor.newest
+        return int(time.min()) if newest == NEVER else newest, int(time.max())
+
+    def read(self, low: int, tail: int) -> None:
+        """Read what may matter, and everything from `tail` on."""
+        if tail == NEVER:
+            self._take(self._collect("true"))
+            return
+        with self.reading.phase("plan"):
+            wanted = [f"{self.reader.time} >= {constant(tail, self.reader.time)}", self.reader.sample]
+            wanted.append(f"{self.reader.id} IS NULL")
+            for number, group in enumerate(self.monitor.groups):
+                name = str(group.ranking)
+                scores, generosity = self.reader.scores.get(name, {}), self.reader.generosity.get(name, USUAL)
+                self.thresholds[number] = Thresholds.of(group, low, tail, scores, generosity)
+                wanted.append(self._reaching(number, f"{number}", group.answered_to))
+            self.reading.guesses = sum(t.guesses for t in self.thresholds if t is not None)
+            self.seen = " OR ".join(wanted)
+        self._take(self._collect(self.seen))
+
+    def _reaching(self, number: int, name: str, low: int) -> str:
+        """Return, as SQL, which rows reach a group's thresholds; joins them to the batch where need be."""
+        where, merit, part = self.reader.sql(self.monitor.groups[number])
+        thresholds = self.thresholds[number]
+        if thresholds is None:
+            return f"({where})"
+        self.df, bar = thresholds.apply(self.df, self.reader.time, part, name, low)
+        return f"({where} AND coalesce({merit} >= {bar}, true))"
+
+    def settle(self, tail: int) -> bool:
+        """Read again where guesses were too high, until none is; tell whether hardly any was."""
+        whole = tail == NEVER or self.newest >= tail  # all that came after the last row seen has been seen
+        missed = self._missed(whole)
+        count = sum(int(np.count_nonzero(m)) for m in missed.values())
+        told = whole and count <= self.reading.guesses // 20 and self.reading.shipped <= FLOOD
+        self._adapt(missed)
+        scores = self.scores_after(NEVER) if count > 64 else {}
+        for turn in range(3):
+            if not missed and whole:
+                break
+            self.reading.re_reads += sum(int(np.count_nonzero(m)) for m in missed.values())
+            self._read_again(missed, whole, scores if turn == 0 else {}, turn)
+            whole = True
+            missed = self._missed(whole)
+        assert not missed, "a pane without a guess cannot miss anything"
+        return told
+
+    def _missed(self, whole: bool) -> dict[int, BoolArray]:
+        """Return, by group, the panes where a guess was too high."""
+        newest = self.newest if whole else ALWAYS
+        found = {i: t.missed(self.monitor.groups[i], newest) for i, t in enumerate(self.thresholds) if t is not None}
+        return {i: panes for i, panes in found.items() if panes.any()}
+
+    def _adapt(self, missed: dict[int, BoolArray]) -> None:
+        """Guess lower next time where guesses were often too high, else slowly higher."""
+        for number, thresholds in enumerate(self.thresholds):
+            if thresholds is not None and thresholds.guesses:
+                name = str(self.monitor.groups[number].ranking)
+                often = number in missed and np.count_nonzero(missed[number]) > thresholds.guesses / 100
+                factor = self.reader.generosity.get(name, USUAL) * (1.5 if often else 0.98)
+                self.reader.generosity[name] = min(max(factor, 1.0), MOST_GENEROUS)
+
+    def _read_again(
+        self, missed: dict[int, BoolArray], whole: bool, scores: dict[str, dict[Any, Scores]], turn: int
+    ) -> None:
+        """Read the panes that missed events once more: with a guess from this batch's own sample, or with none."""
+        time, low, high, wanted = self.reader.time, ALWAYS, NEVER, []
+        with self.reading.phase("plan"):
+            for number, panes in missed.items():
+                group, before = self.monitor.groups[number], self.thresholds[number]
+                assert before is not None
+                start, end = before.extent(panes)
+                low, high = min(low, start), max(high, end)
+                self.thresholds[number] = before.lowered(group, panes, scores.get(str(group.ranking), {}))
+                wanted.append(self._reaching(number, f"{number}_{turn}", NEVER))
+            if not whole:
+                low, high = min(low, self.newest + 1), ALWAYS
+                wanted.append(f"{time} > {self.newest}L")
+            again = f"({time} >= {low}L AND {time} < {high}L AND ({' OR '.join(wanted)}))"
+            fresh = f"{again} AND NOT coalesce({self.seen}, false)"
+            self.seen = f"{self.seen} OR {again}"
+        self._take(self._collect(fresh))
+
+    # What came back.
+
+    def _collect(self, wanted: str) -> pa.Table:
+        from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+        with self.reading.phase("plan"):
+            needed = [*self.reader.needed(self.monitor), F.expr(self.reader.sample).alias(SAMPLE)]
+            chosen = self.df.where(F.expr(wanted)).select(*needed)
+        self.reading.passes += 1
+        with self.reading.phase("scan"):
+            return chosen.toArrow()
+
+    def _take(self, table: pa.Table) -> None:
+        """Push rows into the monitor, and keep those of the sample."""
+        with self.reading.phase("push"):
+            self.reading.shipped += table.num_rows
+            if self.reading.passes == 1 or self.sample.num_rows == 0:
+                self.sample = table.filter(table[SAMPLE])
+            rows = table.drop_columns([SAMPLE])
+            if any(group.ranking.counts for group in self.monitor.groups):
+                # Spark gives rows no order of arrival: within a batch it is that of their times, then of their ids.
+                rows = rows.sort_by([(self.reader.source.time, "ascending"), (self.reader.source.id, "ascending")])
+            time = self._times(rows)
+            self.oldest = min(self.oldest, int(time.min(initial=ALWAYS)))
+            self.newest = max(self.newest, int(time.max(initial=NEVER)))
+            self.reading.tables.append(rows)
+            answers = self.monitor.push(rows)
+            if len(answers):
+                self.reading.answers.append(answers)
+
+    def _times(self, table: pa.Table) -> IntArray:
+        """Return the event times of the rows that have one."""
+        if table.num_rows == 0:
+            return np.empty(0, np.int64)
+        column = table[self.reader.source.time].combine_chunks()
+        return event_times(column, self.reader.source).drop_null().to_numpy()  # type: ignore[no-any-return]
+
+    # What the sample says.
+
+    def sampled_after(self, before: int) -> int:
+        """Return about how many rows of the batch are later than a time."""
+        return int(np.count_nonzero(self._times(self.sample) > before)) * EVERY
+
+    def scores_after(self, before: int) -> dict[str, dict[Any, Scores]]:
+        """Learn from the sample how each group's scores are spread, by partition, among events after a time."""
+        if self.sample.num_rows == 0:
+            return {}
+        batch = self.sample.drop_columns([SAMPLE]).combine_chunks().to_batches()[0]
+        self.monitor.declare(batch.schema)
+        time = event_times(batch.column(self.reader.source.time), self.reader.source)
+        good = time.is_valid().to_numpy(zero_copy_only=False)
+        moment = time.fill_null(NEVER).to_numpy()
+        fresh = good & (moment > before)
+        if np.count_nonzero(fresh) < np.count_nonzero(good) // 4:
+            fresh = good
+        span = int(np.ptp(moment[fresh])) if fresh.any() else 0
+        return {str(g.ranking): _spread(g, batch, moment, fresh, span) for g in self.monitor.groups}
+
+
+def _spread(group: Group, batch: pa.RecordBatch, time: IntArray, fresh: BoolArray, span: int) -> dict[Any, Scores]:
+    bounds = group.intake.bounds
+    assert bounds is not None
+    score, known = bounds.score.scores(batch)
+    taken = fresh & ~np.isnan(score)
+    for mask in (known, None if bounds.where is None else bounds.where.mask(batch)):
+        taken = taken if mask is None else taken & mask
+    merit = merit_of(score, group.ranking.order)
+    if bounds.partition_by is None:
+        return {None: Scores.fit(time[taken], merit[taken], span)}
+    coded = bounds.partition_by.values(batch).dictionary_encode(null_encoding="encode")
+    code = coded.indices.to_numpy(zero_copy_only=False)
+    found: dict[Any, Scores] = {}
+    for number, value in enumerate(coded.dictionary.to_pylist()):
+        mine = taken & (code == number)
+        found[value] = Scores.fit(time[mine], merit[mine], span)
+    return found

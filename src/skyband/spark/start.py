@@ -1,0 +1,170 @@
+"""Starting a stream: everything that can be wrong is said here, before Spark reads anything."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from skyband import algorithms
+from skyband.durations import Duration, microseconds
+from skyband.errors import InputError
+from skyband.monitor import Monitor
+from skyband.query import Query
+from skyband.rows import Source, TimeUnit
+from skyband.spark import columns
+from skyband.spark.checkpoint import Checkpoint
+from skyband.spark.control import check
+from skyband.spark.executors import answers_of
+from skyband.spark.handle import Handle
+from skyband.spark.handler import Collector, Handler, Stream
+from skyband.spark.history import History, as_history
+from skyband.spark.sinks import as_sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import DataStreamWriter
+
+logger = logging.getLogger(__name__)
+TRIGGERS = ("processingTime", "availableNow")
+
+
+def start(
+    df: DataFrame,
+    queries: Query | Sequence[Query] = (),
+    *,
+    time: str,
+    id: str,  # noqa: A002 - the word for it
+    watermark: Duration | None = "10 seconds",
+    sink: object = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    trigger: dict[str, Any] | None = None,
+    late: object = None,
+    rejected: object = None,
+    history: DataFrame | History | None = None,
+    time_unit: TimeUnit | None = None,
+    algorithm: str = "staircase",
+    placement: Literal["driver", "executors"] = "driver",
+    name: str | None = None,
+) -> Handle:
+    """Answer queries over a streaming DataFrame, until someone stops it.
+
+    Parameters
+    ----------
+    df
+        Any streaming DataFrame.
+    queries
+        One or several; more can be registered while it runs.
+    time, id
+        The columns of event times (timestamps, dates, or whole numbers) and of ids (whole numbers or text).
+    watermark
+        How late events may come: a window is answered when the latest event is so far beyond its end. None: windows
+        wait for `Handle.finish`.
+    sink
+        Where answers go: ``"memory"``, ``"console"``, a folder for Parquet files, a function of
+        ``(answers, batch_id)``, or one of `skyband.spark.sinks`. Without one, `Handle.answers` shows the latest.
+    checkpoint
+        The folder that makes the stream durable: started again with it, the stream goes on where it was. Without one,
+        a folder is made that lasts as long as the process.
+    trigger
+        As for ``DataStreamWriter.trigger``: ``{"processingTime": "10 seconds"}`` or ``{"availableNow": True}``.
+    late, rejected
+        Sinks for rows that missed all their windows, and for rows without a score, a time or an id.
+    history
+        The stream's past, for queries that come later and need more than is kept: a batch DataFrame of the same
+        columns, or a function of a session and two moments that returns one (such as `kafka_history`). Without it
+        such queries warm up.
+    time_unit
+        The unit of times that are whole numbers; microseconds when left out.
+    algorithm
+        Which algorithm keeps the candidates.
+    placement
+        Where they are kept: on the driver, or, for ``partition_by`` with very many groups, on the executors.
+    name
+        The name that Spark shows.
+
+    Examples
+    --------
+    >>> handle = sb.spark.start(trades, [query], time="ts", id="symbol", sink="console")  # doctest: +SKIP
+    """
+    listed = [queries] if isinstance(queries, Query) else list(queries)
+    source, schema = _stream_of(df, time, id, time_unit)
+    delay = _delay(watermark)
+    algorithms.find(algorithm)
+    folder = Checkpoint(_folder(checkpoint))
+    stream = Stream(
+        source, schema, delay, algorithm, folder, as_sink(sink), as_sink(late), as_sink(rejected), as_history(history)
+    )
+    Monitor(listed)  # refuses what is no query, and names that come twice
+    for number, query in enumerate(listed):
+        check(query, listed[:number], source, schema)
+    if placement not in ("driver", "executors"):
+        msg = f"placement is {placement!r}; use 'driver' or 'executors'"
+        raise InputError(msg)
+    if placement == "executors":
+        answered = _on_executors(df, listed, stream)
+    writer = _writer(answered if placement == "executors" else df, trigger, name, folder)
+    identity = {
+        "time": time, "id": id, "time_unit": time_unit, "id_type": str(schema.field(id).type),
+        "algorithm": algorithm, "placement": placement,
+    }  # fmt: skip
+    folder.open(identity, schema, [query.as_dict() for query in listed])
+    handler = Collector(stream, listed) if placement == "executors" else Handler(stream, listed)
+    return Handle(writer.foreachBatch(handler).start(), stream)
+
+
+def _on_executors(df: DataFrame, queries: Sequence[Query], stream: Stream) -> DataFrame:
+    """Return the answers as Spark's own state store makes them."""
+    sides = {"late": stream.late, "rejected": stream.rejected, "history": stream.history}
+    given = ", ".join(name for name, side in sides.items() if side is not None)
+    if stream.delay is None or given:
+        given = given or "watermark=None"
+        msg = f"placement='executors' has no {given}; leave it out, or use placement='driver'"
+        raise InputError(msg)
+    return answers_of(df, queries, source=stream.source, delay=stream.delay, algorithm=stream.algorithm)
+
+
+def _stream_of(df: DataFrame, time: str, id_: str, time_unit: TimeUnit | None) -> tuple[Source, pa.Schema]:
+    """Return how the stream's columns are read; refuse what is no stream, or lacks them."""
+    if not getattr(df, "isStreaming", False):
+        what = "a batch DataFrame" if hasattr(df, "isStreaming") else f"a {type(df).__name__}"
+        msg = f"cannot start a stream on {what}; make one with spark.readStream, or use skyband.spark.topk for a batch"
+        raise InputError(msg)
+    source, schema = Source(time, id_, time_unit), columns.arrow_schema(df)
+    columns.check(schema, source)
+    return source, schema
+
+
+def _delay(watermark: Duration | None) -> int | None:
+    delay = None if watermark is None else microseconds(watermark, "watermark")
+    if delay is not None and delay < 0:
+        msg = f"watermark is {watermark!r}; it must not be negative"
+        raise InputError(msg)
+    return delay
+
+
+def _folder(checkpoint: str | os.PathLike[str] | None) -> str:
+    if checkpoint is not None:
+        return os.fspath(checkpoint)
+    made = tempfile.mkdtemp(prefix="skyband-")
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    logger.warning("no checkpoint was given: this stream cannot be continued after this process")
+    return made
+
+
+def _writer(df: DataFrame, trigger: dict[str, Any] | None, name: str | None, folder: Checkpoint) -> DataStreamWriter:
+    writer = df.writeStream.option("checkpointLocation", str(folder.folder.absolute()))
+    if name is not None:
+        writer = writer.queryName(name)
+    if trigger is None:
+        return writer
+    if not isinstance(trigger, dict) or len(trigger) != 1 or not set(trigger) <= set(TRIGGERS):
+        msg = f"trigger is {trigger!r}; give one of {{'processingTime': '10 seconds'}}, {{'availableNow': True}}"
+        raise InputError(msg)
+    return writer.trigger(**trigger)

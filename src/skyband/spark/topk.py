@@ -1,0 +1,220 @@
+"""Top-k queries over a batch DataFrame, as one lazy DataFrame: all the work is Spark SQL, nothing comes to the driver.
+
+Sliding windows overlap, and a row must not be copied into each of them only to be thrown away. So the events are
+cut first to what each *pane* can contribute: a pane holds the events that lie in the very same windows, and no
+window needs more than the best `k` of it. Spark does that cut before it moves a row (``WindowGroupLimit`` in the
+plan, for `k` below ``spark.sql.optimizer.windowGroupLimitThreshold``). Only the candidates left are copied into
+their windows and ranked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from skyband.errors import InputError, QueryError
+from skyband.files.job import used_columns
+from skyband.keys import is_text
+from skyband.local import run
+from skyband.query import ANSWER_COLUMNS, Query
+from skyband.rows import Source, TimeUnit
+from skyband.spark import columns
+from skyband.windows import Schedule
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def topk(
+    df: DataFrame,
+    queries: Query | Sequence[Query],
+    *,
+    time: str,
+    id: str,  # noqa: A002 - the word for it
+    time_unit: TimeUnit | None = None,
+) -> DataFrame:
+    """Answer queries over a batch DataFrame, as `skyband.run` does without a watermark.
+
+    Parameters
+    ----------
+    df
+        The events, in any order.
+    queries
+        One or several, over time windows. Each reads the events once; cache a `df` that is costly to make.
+    time, id
+        The columns of event times (timestamps, dates or whole numbers) and of ids (whole numbers or text).
+    time_unit
+        The unit of times that are whole numbers; microseconds when left out.
+
+    Returns
+    -------
+    A lazy DataFrame, one row for each place in each answer, in no order: ``query``, ``window_start``,
+    ``window_end``, ``rank``, ``id``, ``score``, ``time``, ``partition`` where a query has one, and the selected
+    columns. Windows without events have no rows. Events alike in score, time and id take their places in any order.
+
+    Raises
+    ------
+    QueryError, InputError
+        At once, before anything is read.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> q = sb.Query("dearest", k=3, score="price * volume", window=sb.Window("1 hour", slide="10 minutes"))
+    >>> topk(spark.read.parquet("trades"), q, time="ts", id="symbol").show()  # doctest: +SKIP
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+    _check_frame(df)
+    asked = run(queries, (), time=time, id=id, time_unit=time_unit).monitor  # refuses what the core would refuse
+    source, queries = asked.source, asked.queries
+    _check_queries(queries)
+    schema = columns.arrow_schema(df)
+    _check_names((time, id), schema.names)
+    columns.check(schema, source)
+    used_columns(queries, source, schema)
+    selected = list(dict.fromkeys(name for query in queries for name in query.select))
+    _check_names(selected, [*ANSWER_COLUMNS, *schema.names])
+
+    answers = [_answers(df, query, source, schema) for query in queries]
+    kinds = {found.schema["partition"].dataType for found in answers if "partition" in found.columns}
+    if len(kinds) > 1:  # as in the core: values of several types go into one column as text
+        as_text = F.col("partition").cast("string")
+        answers = [f.withColumn("partition", as_text) if "partition" in f.columns else f for f in answers]
+    together = reduce(lambda some, more: some.unionByName(more, allowMissingColumns=True), answers)
+    shown = [*ANSWER_COLUMNS[:7], *(["partition"] if kinds else []), *selected]
+    return together.select(*map(columns.quoted, shown))
+
+
+def _check_frame(df: DataFrame) -> None:
+    from pyspark.sql import DataFrame
+
+    if not isinstance(df, DataFrame):
+        msg = f"cannot read events from a {type(df).__name__}; give a Spark DataFrame, or use sb.run without Spark"
+        raise InputError(msg)
+    if df.isStreaming:
+        msg = "the DataFrame is a stream, whose windows close one by one; use sb.spark.start, or read it as a batch"
+        raise InputError(msg)
+
+
+def _check_queries(queries: Iterable[Query]) -> None:
+    for query in queries:
+        problems = []
+        if query.window.counts:
+            problems.append(
+                f"the window is {query.window.size} events, and the rows of a DataFrame have no order of arrival; "
+                "use a window of time, or sb.run"
+            )
+        if query.emit != "final":
+            problems.append(
+                f"emit is {query.emit!r}, and a batch has one final answer for each window; use 'final', or sb.run"
+            )
+        if problems:
+            raise QueryError(problems, query.name)
+
+
+def _check_names(names: Iterable[str], known: Sequence[str]) -> None:
+    for name in names:
+        if len(alike := [other for other in known if other.lower() == name.lower()]) > 1:
+            msg = f"Spark cannot tell the columns {', '.join(map(repr, alike))} apart; rename one"
+            raise InputError(msg)
+
+
+def _answers(df: DataFrame, query: Query, source: Source, schema: pa.Schema) -> DataFrame:
+    """Return the answers of one query."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+    # Names of our own from here on, so that no column of the stream is in the way.
+    carried = {name: f"carried_{i}" for i, name in enumerate(query.select)}
+    try:
+        events = _events(df, query, source, schema, carried)
+    except InputError as error:
+        raise QueryError(str(error), query.name) from None
+    windows = Schedule.of(query)
+    ranked = _best(_in_windows(events, query, windows), query, "start")
+    return ranked.select(
+        F.lit(query.name).alias("query"),
+        F.timestamp_micros(F.col("start") - windows.shift).alias("window_start"),
+        F.timestamp_micros(F.col("start") + (windows.size - windows.shift)).alias("window_end"),
+        "rank", "id", "score",
+        F.timestamp_micros("time").alias("time"),
+        *_parts(query),
+        *(F.col(own).alias(name) for name, own in carried.items()),
+    )  # fmt: skip
+
+
+def _events(df: DataFrame, query: Query, source: Source, schema: pa.Schema, carried: dict[str, str]) -> DataFrame:
+    """Return the rows that pass the filter and have a time, an id and a score."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+    if query.where_expression is not None:
+        df = df.where(columns.value(query.where_expression, schema))
+    # A cast to text also takes away a collation: ids are told apart, and compared, by their bytes.
+    ids = F.col(columns.quoted(source.id)).cast("string" if is_text(schema.field(source.id).type) else "bigint")
+    rows = df.select(
+        columns.event_time(source, schema).alias("time"),
+        ids.alias("id"),
+        columns.value(query.score_expression, schema).cast("double").alias("score"),
+        *(columns.value(e, schema).alias("partition") for e in [query.partition_expression] if e is not None),
+        *(F.col(columns.quoted(name)).alias(own) for name, own in carried.items()),
+    )
+    return rows.dropna(subset=["time", "id", "score"])  # NaN too
+
+
+def _parts(query: Query) -> list[str]:
+    return [] if query.partition_by is None else ["partition"]
+
+
+def _in_windows(events: DataFrame, query: Query, windows: Schedule) -> DataFrame:
+    """Return the events that may be in an answer, once for each of their windows, with its `start`."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+    slide = F.lit(windows.slide).cast("bigint")
+
+    def start_by(position: Column) -> Column:
+        return position - F.pmod(position - windows.phase, slide)
+
+    last = start_by(F.col("time"))
+    if windows.size == windows.slide:
+        return _one_per_id(events.withColumn("start", last), query, "start")
+    first = start_by(F.col("time") - windows.size) + slide
+    panes = _one_per_id(events.withColumns({"first": first, "last": last}), query, "first", "last")
+    if query.distinct == "latest":  # an event counts up to the windows that also hold the next one of its id
+        following = F.lead("first").over(Window.partitionBy(*_parts(query), "id").orderBy("time"))
+        panes = panes.withColumn("last", F.least("last", following - slide)).where("first <= last")
+    candidates = _best(panes, query, "first", "last")
+    copies = candidates.withColumn("start", F.explode(F.sequence("first", "last", slide)))
+    return _one_per_id(copies, query, "start") if query.distinct == "best" else copies
+
+
+def _one_per_id(events: DataFrame, query: Query, *frame: str) -> DataFrame:
+    """Return the one event that counts for each id within a pane or window, if ids count once."""
+    if query.distinct is None:
+        return events
+    better, later, _ = _order(query)
+    order = [later, better] if query.distinct == "latest" else [better, later]
+    return _first(events, [*frame, *_parts(query), "id"], order, 1)
+
+
+def _best(events: DataFrame, query: Query, *frame: str) -> DataFrame:
+    """Return the best events within a pane or window, with their `rank`."""
+    return _first(events, [*frame, *_parts(query)], _order(query), query.k)
+
+
+def _order(query: Query) -> list[Column]:
+    """Return the one order (`skyband.order`): better score, later event, smaller id; -0.0 equals 0.0 here too."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+    return [F.desc("score") if query.order == "desc" else F.asc("score"), F.desc("time"), F.asc("id")]
+
+
+def _first(rows: DataFrame, groups: Sequence[str], order: Sequence[Column], most: int) -> DataFrame:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+    place = F.row_number().over(Window.partitionBy(*groups).orderBy(*order))
+    return rows.withColumn("rank", place).where(F.col("rank") <= most)

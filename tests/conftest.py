@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.spark.kafka import connector_jars
+
+
+def pytest_report_header() -> str:
+    names = (jar.stem for jar in connector_jars() if jar.name.startswith("spark-"))
+    return f"kafka: {', '.join(names) or 'no jars'}"  # the connector may be older than Spark, which a reader must know
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A local session; its time zone is far from UTC and has summer time, so that nothing may depend on it."""
+    if shutil.which("java") is None:
+        pytest.skip("Java is missing, which Spark needs")
+    sql = pytest.importorskip("pyspark.sql")
+    builder = sql.SparkSession.builder.master("local[2]").appName("skyband-tests").config("spark.ui.enabled", "false")
+    jars = ",".join(map(str, connector_jars()))
+    base = builder.config("spark.jars", jars).getOrCreate()
+    base.sparkContext.setLogLevel("OFF")
+    session = base.newSession()  # own settings: they must not reach other sessions that share the context
+    session.conf.set("spark.sql.shuffle.partitions", "2")
+    session.conf.set("spark.sql.session.timeZone", "America/New_York")
+    yield session
+    base.stop()

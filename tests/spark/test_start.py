@@ -1,0 +1,312 @@
+"""Streams from start to stop: the same answers as the core, queries that come and go, the past, side outputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import skyband as sb
+from skyband.errors import InputError, QueryError
+from skyband.spark.control import Control
+from tests.spark.streams import assert_same_answers, core, events, rows, sorted_table, stream, write
+
+pytestmark = pytest.mark.spark
+
+SECOND = 1_000_000
+NOW = {"availableNow": True}
+TOP = sb.Query("top", k=3, score="x * 2 + y", window=sb.Window(2_000, slide=500), select=("g", "y"))
+
+
+class Tables:
+    """A sink that keeps its tables."""
+
+    def __init__(self) -> None:
+        self.found: dict[int, pa.Table] = {}
+
+    def write(self, answers: pa.Table, batch_id: int, session: Any) -> None:  # noqa: ARG002
+        self.found[batch_id] = answers
+
+    def table(self) -> pa.Table:
+        return sorted_table([self.found[batch] for batch in sorted(self.found)])
+
+
+def batches(seed: int, count: int = 4, n: int = 300) -> list[pa.Table]:
+    rng = np.random.default_rng(seed)
+    return [events(rng, n, n * 10 * b) for b in range(count)]
+
+
+def go(spark: Any, folder: Path, queries: Any, sink: Any, checkpoint: Path | None = None, **options: Any) -> Any:
+    """Read all that is there, and stop."""
+    options = {"time": "t", "id": "id", "watermark": 60, "trigger": NOW} | options
+    handle = sb.spark.start(stream(spark, folder), queries, sink=sink, checkpoint=checkpoint, **options)
+    handle.awaitTermination()
+    return handle
+
+
+def test_the_same_answers_as_the_core(spark: Any, tmp_path: Path) -> None:
+    tables = batches(1)
+    queries = [
+        TOP,
+        sb.Query("least", k=2, score="x", order="asc", window=sb.Window(1_000), where="y > 3", partition_by="g"),
+        sb.Query("ids", k=5, score="x", distinct="best", window=sb.Window(3_000, slide=700, closed="right")),
+        sb.Query("last", k=5, score="x", distinct="latest", window=sb.Window(3_000, slide=700)),
+        sb.Query("moves", k=3, score="x", emit="changes", window=sb.Window(1_500, slide=500)),
+        sb.Query("soon", k=1, score="x", emit="early", window=sb.Window(4_000)),
+    ]
+    write(tmp_path / "in", tables)
+    sink = Tables()
+    handle = go(spark, tmp_path / "in", queries, sink, tmp_path / "checkpoint")
+    assert_same_answers(sink.table(), core(queries, tables, 60, time="t", id="id"))
+    assert len(handle.finish()) > 0
+    last = handle.lastProgress
+    assert last["numInputRows"] == 300
+    assert last["skyband"]["survivors"] == 300
+    assert {"plan", "scan", "push", "answer", "sink", "state", "all"} <= set(last["skyband"]["seconds"])
+    assert sum(p["skyband"]["rejected"] for p in handle.recentProgress) > 0
+    assert handle.exception() is None
+    assert not handle.isActive
+    assert handle.id != handle.runId
+    assert "group 1" in handle.explain()
+
+
+def test_count_windows(spark: Any, tmp_path: Path) -> None:
+    tables = [table.sort_by([("t", "ascending"), ("id", "ascending")]) for table in batches(2)]
+    query = sb.Query("every", k=3, score="x", window=sb.Window("50 events", slide="20 events"))
+    write(tmp_path / "in", tables)
+    sink = Tables()
+    go(spark, tmp_path / "in", query, sink)
+    assert_same_answers(sink.table(), core([query], tables, 60, time="t", id="id"))
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "seconds", "date"])
+def test_times_of_every_kind(spark: Any, tmp_path: Path, kind: str) -> None:
+    rng = np.random.default_rng(3)
+    seconds = np.sort(rng.integers(0, 4 * 86_400, 400))
+    column: pa.Array = pa.array(seconds)
+    source: dict[str, Any] = {"time": "t", "id": "id"}
+    if kind == "seconds":
+        source["time_unit"] = "s"
+    elif kind == "date":
+        column = pa.array((seconds // 86_400).astype(np.int32)).cast(pa.date32())
+    else:
+        column = pa.array(seconds * SECOND).cast(pa.timestamp("us", "UTC" if kind == "timestamp" else None))
+    table = pa.table({"t": column, "id": [f"é{i}" for i in rng.integers(0, 50, 400)], "x": rng.normal(size=400)})
+    tables = [table.slice(at, 100) for at in range(0, 400, 100)]
+    query = sb.Query("q", k=3, score="x", window=sb.Window("1 day", slide="12 hours"))
+    write(tmp_path / "in", tables)
+    sink = Tables()
+    go(spark, tmp_path / "in", query, sink, watermark=0, **source)
+    assert sink.table().num_rows > 10
+    assert_same_answers(sink.table(), core([query], tables, 0, **source))
+
+
+def test_late_and_rejected_rows_go_to_sinks_of_their_own(spark: Any, tmp_path: Path) -> None:
+    tables = batches(4)
+    late = tables[0].filter(pa.compute.less(tables[0]["t"], 1_000))
+    tables.append(late)
+    write(tmp_path / "in", tables)
+    go(spark, tmp_path / "in", TOP, None, late=tmp_path / "late", rejected=tmp_path / "rejected")
+    found: dict[str, list[pa.RecordBatch]] = {"late": [], "rejected": []}
+    monitor = sb.Monitor([TOP], time="t", id="id", on_late=found["late"].append, on_rejected=found["rejected"].append)
+    for table in tables:
+        monitor.push(table)
+        monitor.advance(monitor.newest - 60)
+    for side, parts in found.items():
+        assert parts
+        truth = pa.Table.from_batches(parts).select(tables[0].column_names)
+        ours = pq.read_table(tmp_path / side).select(tables[0].column_names)
+        assert sorted(map(repr, ours.to_pylist())) == sorted(map(repr, truth.to_pylist()))
+
+
+# Queries that come and go.
+
+
+def test_a_query_from_elsewhere_starts_between_two_batches(spark: Any, tmp_path: Path) -> None:
+    tables = batches(5, count=6)
+    write(tmp_path / "in", tables[:3])
+    sink = Tables()
+    handle = go(spark, tmp_path / "in", TOP, sink, tmp_path / "checkpoint")
+    assert [entry["state"] for entry in handle.queries] == ["active"]
+    new = sb.Query("new", k=2, score="y - x", window=sb.Window(1_000))
+    Control(tmp_path / "checkpoint").register(new)
+    assert [(entry["name"], entry["state"]) for entry in handle.queries] == [("top", "active"), ("new", "pending")]
+    write(tmp_path / "in", tables[3:], first=3)
+    handle = go(spark, tmp_path / "in", TOP, sink, tmp_path / "checkpoint")
+    assert [(entry["name"], entry["state"]) for entry in handle.queries] == [("top", "active"), ("new", "active")]
+
+    monitor = sb.Monitor([TOP], time="t", id="id")
+    truth = []
+    for number, table in enumerate(tables):
+        if number == 3:
+            monitor.register(new)
+        monitor.push(table)
+        truth.append(monitor.advance(monitor.newest - 60).table(quality=True))
+    assert_same_answers(sink.table(), sorted_table(truth))
+    assert not all(sink.table()["exact"].to_pylist()), "it warms up"
+    assert rows(handle.answers("new"), ["query"]) == [{"query": "new"}] * 2
+
+
+def test_pause_resume_and_remove(spark: Any, tmp_path: Path) -> None:
+    tables = batches(6, count=8)
+    other = sb.Query("other", k=1, score="x", window=sb.Window(1_000))
+    sink, checkpoint = Tables(), tmp_path / "checkpoint"
+    for number, do in enumerate((None, "pause", "resume", "unregister")):
+        write(tmp_path / "in", tables[2 * number : 2 * number + 2], first=2 * number)
+        if do:
+            getattr(Control(checkpoint), do)("other")
+        handle = go(spark, tmp_path / "in", [TOP, other], sink, checkpoint)
+        states = {entry["name"]: entry["state"] for entry in handle.queries}
+        assert states["top"] == "active"
+        assert states.get("other") == {"pause": "paused", "unregister": None}.get(do or "", "active")
+    answered = {batch: "other" in table["query"].to_pylist() for batch, table in sink.found.items()}
+    assert answered == {0: True, 1: True, 2: False, 3: False, 4: True, 5: True, 6: False, 7: False}
+
+
+def test_the_list_given_to_start_is_followed(spark: Any, tmp_path: Path) -> None:
+    tables = batches(7, count=6)
+    checkpoint, sink = tmp_path / "checkpoint", Tables()
+    deeper = sb.Query("top", k=2, score="x * 2 + y", window=sb.Window(2_000, slide=500), select=("g", "y"))
+    more = sb.Query("more", k=1, score="x", window=sb.Window(1_000))
+    lists: list[list[sb.Query]] = [[TOP], [deeper, more], [more]]
+    for number, queries in enumerate(lists):
+        write(tmp_path / "in", tables[2 * number : 2 * number + 2], first=2 * number)
+        handle = go(spark, tmp_path / "in", queries, sink, checkpoint)
+        assert [entry["name"] for entry in handle.queries] == [query.name for query in queries]
+    deep = sink.found[3].filter(pa.compute.equal(sink.found[3]["query"], "top"))
+    assert max(deep["rank"].to_pylist()) == 2
+    assert all(deep["exact"].to_pylist()), "fewer of what was kept are exact at once"
+    assert set(sink.found[5]["query"].to_pylist()) == {"more"}
+
+
+def test_a_query_that_cannot_be_served_is_set_aside_and_the_others_go_on(spark: Any, tmp_path: Path) -> None:
+    tables = batches(8, count=4)
+    write(tmp_path / "in", tables[:2])
+    checkpoint, sink = tmp_path / "checkpoint", Tables()
+    handle = go(spark, tmp_path / "in", TOP, sink, checkpoint)
+    bad = sb.Query("bad", k=1, score="missing + 1", window=sb.Window(1_000))
+    handle.checkpoint.submit({"do": "add", "query": bad.as_dict()})  # as one would who does not look first
+    fine = sb.Query("fine", k=1, score="1 / (y - y)", window=sb.Window(1_000))  # never a score: rows are rejected
+    handle.register(fine)
+    write(tmp_path / "in", tables[2:], first=2)
+    handle = go(spark, tmp_path / "in", TOP, sink, checkpoint)
+    states = {entry["name"]: entry for entry in handle.queries}
+    assert states["bad"]["state"] == "set aside"
+    assert "there is no column 'missing'" in states["bad"]["error"]
+    assert states["fine"]["state"] == "active"
+    assert handle.lastProgress["skyband"]["rejected"] == 300
+    top = sink.table().filter(pa.compute.equal(sink.table()["query"], "top"))
+    assert_same_answers(top, core([TOP], tables, 60, time="t", id="id"))
+    handle.unregister("bad")
+    assert "bad" not in [entry["name"] for entry in handle.queries]
+
+
+def test_a_query_with_absurdly_many_windows_is_set_aside(spark: Any, tmp_path: Path) -> None:
+    tables = batches(9, count=2)
+    far = tables[1].set_column(0, "t", pa.compute.add(tables[1]["t"], 10**9))
+    fine = sb.Query("fine", k=1, score="x", window=sb.Window(20, slide=1))
+    write(tmp_path / "in", [tables[0], far])
+    sink = Tables()
+    handle = go(spark, tmp_path / "in", [TOP, fine], sink, tmp_path / "checkpoint")
+    states = {entry["name"]: entry for entry in handle.queries}
+    assert states["fine"]["state"] == "set aside"
+    assert "event time jumps" in states["fine"]["error"]
+    top = sink.table().filter(pa.compute.equal(sink.table()["query"], "top"))
+    assert_same_answers(top, core([TOP], [tables[0], far], 60, time="t", id="id"))
+
+
+# The past.
+
+
+@pytest.mark.parametrize("reader", ["frame", "function"])
+def test_a_new_query_is_filled_from_the_past(spark: Any, tmp_path: Path, reader: str) -> None:
+    tables = batches(10, count=8)
+    asked = []
+    write(tmp_path / "in", tables[:5])
+    frame = spark.read.schema(spark.read.parquet(str(tmp_path / "in")).schema).parquet(str(tmp_path / "in"))
+
+    def past(session: Any, start: Any, end: Any) -> Any:  # noqa: ARG001
+        asked.append((start, end))
+        return frame
+
+    history = frame if reader == "frame" else past
+    sink, checkpoint = Tables(), tmp_path / "checkpoint"
+    handle = go(spark, tmp_path / "in", TOP, sink, checkpoint, history=history)
+    # Deeper, over other cuts, and over more than is kept: nothing of it can be answered from what is there.
+    new = sb.Query("new", k=9, score="x * 2 + y", window=sb.Window(9_000, slide=700), partition_by="g")
+    handle.register(new)
+    write(tmp_path / "in", tables[5:], first=5)
+    handle = go(spark, tmp_path / "in", TOP, sink, checkpoint, history=history)
+    assert {entry["name"]: entry["state"] for entry in handle.queries} == {"top": "active", "new": "active"}
+    found = sink.table()
+    ours = found.filter(pa.compute.equal(found["query"], "new"))
+    exact = ours.filter(ours["exact"])
+    first = min(exact["window_start"].cast(pa.int64()).to_pylist())
+    registered = 5 * 300 * 10
+    assert first < registered - 5_000, "windows that had begun long before are exact"
+    truth = core([new], tables, 60, time="t", id="id")
+    same = {(row["window_end"], row["partition"], row["rank"]): row["id"] for row in truth.to_pylist()}
+    for row in exact.to_pylist():
+        assert same[row["window_end"], row["partition"], row["rank"]] == row["id"]
+    assert exact.num_rows == sum(end >= exact["window_end"].to_pylist()[0] for end, _, _ in same)
+    top = found.filter(pa.compute.equal(found["query"], "top"))
+    assert_same_answers(top, core([TOP], tables, 60, time="t", id="id"))
+    if reader == "function":
+        [(start, end)] = asked
+        assert 0 < (end - start).total_seconds() < 10_000 / SECOND, "only the stretch that can matter is asked for"
+
+
+# Mistakes.
+
+
+def test_what_is_wrong_is_said_before_anything_is_read(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path / "in", batches(11, count=1))
+    df = stream(spark, tmp_path / "in")
+
+    def start(frame: Any = df, queries: Any = TOP, **options: Any) -> None:
+        sb.spark.start(frame, queries, **({"time": "t", "id": "id", "checkpoint": tmp_path / "c"} | options))
+
+    batch = spark.read.parquet(str(tmp_path / "in"))
+    mistakes: list[tuple[dict[str, Any], str]] = [
+        ({"frame": batch}, "cannot start a stream on a batch DataFrame; make one with spark.readStream, or use"),
+        ({"frame": [1]}, "cannot start a stream on a list"),
+        ({"time": "ts"}, "the stream has no column 'ts' for the time"),
+        ({"time": "g"}, "the time column 'g' is text; turn it into a time first"),
+        ({"id": "x"}, "the id column 'x' is double"),
+        ({"watermark": -1}, "watermark is -1; it must not be negative"),
+        ({"algorithm": "best"}, "there is no algorithm 'best'"),
+        ({"trigger": {"now": True}}, "trigger is {'now': True}; give one of"),
+        ({"placement": "moon"}, "placement is 'moon'; use 'driver' or 'executors'"),
+        ({"sink": 3}, "cannot write answers to this int"),
+        ({"history": df}, "history is a streaming DataFrame"),
+        ({"history": 3}, "history is of type int"),
+        ({"checkpoint": "s3a://bucket/c"}, "is not on a file system that Python can write to"),
+        ({"queries": [TOP, TOP]}, "there is already a query named 'top'"),
+        ({"queries": ["top"]}, "'top' is no Query"),
+        ({"queries": sb.Query("q", k=1, score="nope", window=sb.Window(1))}, "there is no column 'nope'"),
+        ({"queries": sb.Query("q", k=1, score="g", window=sb.Window(1))}, "a score must be number or integer"),
+        ({"queries": [TOP, sb.Query("n", k=1, score="x", window=sb.Window("5 events"))]}, "its window counts events"),
+    ]
+    for options, message in mistakes:
+        with pytest.raises((InputError, QueryError)) as caught:
+            start(**options)
+        assert message in str(caught.value)
+    assert not (tmp_path / "c" / "offsets").exists()
+
+
+def test_what_is_asked_of_a_handle_is_checked_at_once(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path / "in", batches(12, count=1))
+    handle = go(spark, tmp_path / "in", TOP, None, tmp_path / "checkpoint")
+    with pytest.raises(QueryError, match="there is already a query named 'top'"):
+        handle.register(TOP)
+    with pytest.raises(QueryError, match="there is no column 'z'"):
+        handle.register(sb.Query("q", k=1, score="z", window=sb.Window(1)))
+    for do in ("unregister", "pause", "resume", "answers"):
+        with pytest.raises(QueryError, match="there is no query 'nobody'; there are 'top'"):
+            getattr(handle, do)("nobody")
+    with pytest.raises(InputError, match="is no checkpoint of a Skyband stream"):
+        Control(tmp_path)
