@@ -100,3 +100,7 @@ def _compare(wanted: str, printed: str, where: str) -> None:
     """Fail unless the output is as written, where `...` stands for anything."""
     same = doctest.OutputChecker().check_output(wanted, printed, doctest.ELLIPSIS)
     assert same, f"{where} says:\n{wanted}\nbut it prints:\n{printed}"
+
+
+if __name__ == "__main__":
+    run_page(Path(sys.argv[1]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,14 +64,15 @@ class Checkpoint:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         text = os.fspath(folder)
-        scheme, colon, rest = text.partition("://")
-        if colon and scheme != "file":
-            msg = (
-                f"the checkpoint {text!r} is not on a file system that Python can write to; give a folder, such as "
-                "a mounted one (file:///…)"
-            )
-            raise InputError(msg)
-        self.folder = Path(rest if colon else text)
+        if scheme := re.match(r"(\w[\w+.-]+):/+", text):  # also dbfs:/…; but C:/… is a folder
+            if scheme[1] != "file":
+                msg = (
+                    f"the checkpoint {text!r} is not on a file system that Python can write to; give a folder, such "
+                    "as a mounted one (file:///…)"
+                )
+                raise InputError(msg)
+            text = "/" + text[scheme.end() :]
+        self.folder = Path(text)
         self.root = self.folder / "skyband"
 
     # What the stream is.
@@ -87,9 +89,16 @@ class Checkpoint:
         declared
             The queries that it is started with.
         """
-        self._open(identity)
-        self._write(self.root / "schema.arrow", schema.serialize().to_pybytes())
-        self._write(self.root / "declared.json", json.dumps(declared).encode())
+        try:
+            begun = self._begun(identity)
+            self._write(self.root / "schema.arrow", schema.serialize().to_pybytes())
+            self._write(self.root / "declared.json", json.dumps(declared).encode())
+            if not begun:  # the last file: with it, everything is there
+                text = json.dumps({"format": FORMAT, **identity}, indent=2)
+                self._write(self.root / "stream.json", text.encode())
+        except OSError as error:
+            msg = f"cannot use the checkpoint {str(self.folder)!r}: {error.strerror}; choose a folder you may write to"
+            raise InputError(msg) from None
 
     def schema(self) -> pa.Schema:
         """Return the stream's columns."""
@@ -99,23 +108,18 @@ class Checkpoint:
         """Return the queries that the stream was last started with."""
         return json.loads((self.root / "declared.json").read_bytes())  # type: ignore[no-any-return]
 
-    def _open(self, identity: dict[str, Any]) -> None:
+    def _begun(self, identity: dict[str, Any]) -> bool:
+        """Tell whether the folder has been used before, by this stream."""
         file = self.root / "stream.json"
-        try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            if not file.exists():
-                if (self.folder / "offsets").exists():
-                    msg = (
-                        f"the checkpoint {str(self.folder)!r} belongs to a stream that was not started by Skyband; "
-                        "choose an empty folder"
-                    )
-                    raise InputError(msg)
-                self._write(file, json.dumps({"format": FORMAT, **identity}, indent=2).encode())
-                return
-            found = self._read_json(file)
-        except OSError as error:
-            msg = f"cannot use the checkpoint {str(self.folder)!r}: {error.strerror}; choose a folder you may write to"
-            raise InputError(msg) from None
+        if not file.exists():
+            if (self.folder / "offsets").exists():
+                msg = (
+                    f"the checkpoint {str(self.folder)!r} belongs to a stream that was not started by Skyband; "
+                    "choose an empty folder"
+                )
+                raise InputError(msg)
+            return False
+        found = self._read_json(file)
         if found.get("format") != FORMAT:
             msg = (
                 f"the checkpoint {str(self.folder)!r} has format {found.get('format')}, and this version of Skyband "
@@ -130,6 +134,7 @@ class Checkpoint:
                     "choose an empty folder"
                 )
                 raise InputError(msg)
+        return True
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -227,12 +232,18 @@ class Checkpoint:
     def status(self) -> dict[str, Any]:
         """Return how things stand; empty before the first batch."""
         file = self.root / "status.json"
-        return self._read_json(file) if file.exists() else {}
+        try:
+            return self._read_json(file) if file.exists() else {}
+        except SnapshotError:  # after a power cut; the next batch writes it anew
+            return {}
 
     def latest(self) -> pa.Table | None:
         """Return every query's latest answer, if there is one."""
         file = self.root / "latest.arrow"
-        return pa.ipc.open_file(file.read_bytes()).read_all() if file.exists() else None
+        try:
+            return pa.ipc.open_file(file.read_bytes()).read_all() if file.exists() else None
+        except pa.ArrowInvalid:  # as with the status
+            return None
 
     def _read_json(self, file: Path) -> dict[str, Any]:
         try:

@@ -35,7 +35,16 @@ VALUES = {
 
 def arrow_schema(df: DataFrame) -> pa.Schema:
     """Return the columns of a DataFrame, streaming or not, as Arrow sees them; reads nothing."""
-    return df.sparkSession.createDataFrame([], df.schema).toArrow().schema
+    return in_utc(df.sparkSession.createDataFrame([], df.schema).toArrow().schema)
+
+
+def in_utc(schema: pa.Schema) -> pa.Schema:
+    """Return columns whose moments are in UTC: Spark gives them in the session's time zone, which may change."""
+
+    def settled(kind: pa.DataType) -> pa.DataType:
+        return pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz else kind
+
+    return pa.schema([(field.name, settled(field.type)) for field in schema])
 
 
 def check(schema: pa.Schema, source: Source) -> None:

@@ -131,6 +131,9 @@ class Control:
 
     def explain(self) -> str:
         """Say which queries share what, and what is kept; as of the last batch."""
+        if self._fixed:
+            queries = [Query.from_dict(given) for given in self.checkpoint.declared()]
+            return Monitor(queries, algorithm=self.checkpoint.identity["algorithm"]).explain()
         states = self.checkpoint.states()
         if not states:
             return "nothing has been read yet"

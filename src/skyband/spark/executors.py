@@ -115,7 +115,8 @@ def answers_of(
         )
         .observe(METRICS, *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in counts))
     )
-    return answered.mapInArrow(plan.unpack, df.sparkSession.createDataFrame(plan.answers.empty_table()).schema)
+    one_row = pa.Table.from_pylist([{}], plan.answers)  # Connect takes no schema from an empty table
+    return answered.mapInArrow(plan.unpack, df.sparkSession.createDataFrame(one_row).schema)
 
 
 def _check_engine(df: DataFrame) -> None:

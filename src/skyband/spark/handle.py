@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from skyband.answer import Answers
+from skyband.errors import InputError
 from skyband.monitor import Monitor
 from skyband.spark.control import Control
 from skyband.spark.handler import Stream
@@ -92,5 +93,8 @@ class Handle(Control):
 
         For bounded input, once the stream has ended: the last windows have no later event that would close them.
         """
+        if self._fixed:
+            msg = "with placement='executors' windows are answered when the watermark passes them; there is no finish()"
+            raise InputError(msg)
         states = self.checkpoint.states()
         return Monitor.restore(self.checkpoint.load(states[-1]).monitor).finish() if states else Answers()

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.answer import Answers
+from skyband.answer_table import joined
 from skyband.errors import SkybandError, TooManyWindows
 from skyband.intake import Ranking
 from skyband.monitor import Monitor
@@ -76,14 +77,17 @@ class Handler:
         self._at = None  # what is in memory is good again only when this batch is done
         if live is None:
             live = _Live.load(self.stream, self.declared, batch_id)
-        try:
-            self._live = live.handle(df, batch_id)
-        except TooManyWindows as error:
-            logger.warning("query %r is set aside: %s", error.query, error)
-            again = _Live.load(self.stream, self.declared, batch_id)
-            again.failing[error.query or ""] = str(error)
-            self._live = again.handle(df, batch_id)
-        self._at = batch_id
+        failing: dict[str, str] = {}
+        while self._at is None:
+            try:
+                self._live = live.handle(df, batch_id, failing)
+                self._at = batch_id
+            except TooManyWindows as error:
+                if error.query is None or error.query in failing:
+                    raise
+                logger.warning("query %r is set aside: %s", error.query, error)
+                failing[error.query] = str(error)
+                live = _Live.load(self.stream, self.declared, batch_id)
 
 
 @dataclass
@@ -147,7 +151,6 @@ class _Live:
     progress: list[dict[str, Any]] = field(default_factory=list)
     latest: pa.Table | None = None
     windows: dict[str, dict[str, Any]] = field(default_factory=dict)
-    failing: dict[str, str] = field(default_factory=dict)  # queries to set aside before the batch is read
     side: dict[str, list[pa.RecordBatch]] = field(default_factory=lambda: {"late": [], "rejected": []})
 
     # Begin and continue.
@@ -181,25 +184,27 @@ class _Live:
         now = {query.name: query.as_dict() for query in declared}
         for name in before.keys() - now.keys():
             self._apply({"do": "remove", "name": name})
-        if self.monitor.newest == NEVER and not before:
+        known = {query.name: query.as_dict() for query in self.monitor.queries}
+        known |= {name: found["query"] for name, found in self.state.aside.items()}
+        if self.monitor.newest == NEVER and not known:
             self._announce(declared)
             self.monitor.register(*declared)
         else:
             for name, given in now.items():
-                if before.get(name) != given:
-                    self._apply({"do": "change" if name in before else "add", "query": given})
+                if given not in (before.get(name), known.get(name)):
+                    self._apply({"do": "change" if name in known else "add", "query": given})
         self.state.declared = list(now.values())
 
     # One batch.
 
-    def handle(self, df: DataFrame, batch_id: int) -> _Live:
-        """Take one batch in, write its answers, keep the state."""
+    def handle(self, df: DataFrame, batch_id: int, failing: dict[str, str]) -> _Live:
+        """Take one batch in, write its answers, keep the state; `failing` queries are set aside before."""
         began = clock.perf_counter()
         upto = self.stream.checkpoint.plan(batch_id)
         for command in self.stream.checkpoint.commands(self.state.applied, upto):
             self._apply(command)
         self.state.applied = upto
-        for name, error in self.failing.items():
+        for name, error in failing.items():
             self._set_aside(name, error)
         commands = clock.perf_counter() - began
         before = self.monitor.stats()
@@ -210,7 +215,7 @@ class _Live:
             mark = None if self.stream.delay is None else self.monitor.newest - self.stream.delay
             answers = [*reading.answers, self.monitor.advance(mark if self.monitor.newest > NEVER else None)]
             tables = [part.table(quality=True) for part in answers if len(part)]
-            table = pa.concat_tables(tables, promote_options="permissive") if tables else None
+            table = joined(tables) if tables else None
         with reading.phase("sink"):
             self._write(table, batch_id, df)
         with reading.phase("state"):
@@ -357,11 +362,11 @@ class _Live:
 
 def _merged(new: Sequence[pa.Table], old: pa.Table | None) -> pa.Table:
     """Return latest answers, the old ones of queries that have no new one included."""
-    table = pa.concat_tables(new, promote_options="permissive")
+    table = joined(new)
     if old is None:
         return table
     others = old.filter(pc.invert(pc.is_in(old["query"], table["query"].unique())))
-    return pa.concat_tables([table, others], promote_options="permissive")
+    return joined([table, others])
 
 
 def _moment(microseconds: int) -> datetime:

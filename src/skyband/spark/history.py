@@ -24,14 +24,14 @@ def as_history(given: object) -> History | None:
         msg = "history is a streaming DataFrame; give a batch DataFrame of the same events, made with spark.read"
         raise InputError(msg)
     if hasattr(given, "isStreaming"):
-        return lambda _session, _start, _end: given  # type: ignore[return-value]
+        return lambda _session, _start, _end: given
     if not callable(given):
         msg = (
             f"history is of type {type(given).__name__}; give a batch DataFrame, or a function of a session and two "
             "moments that returns one"
         )
         raise InputError(msg)
-    return given  # type: ignore[return-value]
+    return given
 
 
 def kafka_history(

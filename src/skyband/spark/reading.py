@@ -224,7 +224,8 @@ class _Batch:
             chosen = self.df.where(F.expr(wanted)).select(*needed)
         self.reading.passes += 1
         with self.reading.phase("scan"):
-            return chosen.toArrow()
+            table = chosen.toArrow()
+        return table.cast(columns.in_utc(table.schema))
 
     def _take(self, table: pa.Table) -> None:
         """Push rows into the monitor, and keep those of the sample."""

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.group import Group
+from skyband.keys import is_text
 from skyband.order import BoolArray, FloatArray, IntArray
 from skyband.spark.outlook import Scores, wanted
 
@@ -40,7 +41,9 @@ class Thresholds:
     def of(cls, group: Group, low: int, tail: int, scores: dict[Any, Scores], generosity: float) -> Thresholds | None:
         """Lay out the thresholds of a group's open panes up to `tail`; None where every event matters."""
         bars = group.algorithm.bars(low, tail)
-        if bars is None:
+        by = group.intake.bounds.partition_by if group.intake.bounds else None
+        # Spark takes some values for equal that the core tells apart (0.0 and -0.0, moments in other zones).
+        if bars is None or (by is not None and by.type not in ("text", "integer", "boolean")):
             return None
         cuts = bars.cuts[: np.searchsorted(bars.cuts, tail) + 1]
         starts, ends = cuts[:-1], np.minimum(cuts[1:], tail)
@@ -127,7 +130,10 @@ class Thresholds:
         lists = pa.ListArray.from_arrays(
             np.arange(len(ladders) + 1, dtype=np.int32) * ladders.shape[1], ladders.ravel()
         )
-        table = df.sparkSession.createDataFrame(pa.table({key: self.partitions, ladder: lists}))
+        values = self.partitions
+        if is_text(values.type):  # by its bytes: a collation may take other texts for equal
+            values, partition = values.cast(pa.binary()), f"cast({partition} AS BINARY)"
+        table = df.sparkSession.createDataFrame(pa.table({key: values, ladder: lists}))
         joined = df.join(F.broadcast(table), F.expr(f"{partition} <=> {key}"), "left")
         return joined, f"coalesce(element_at({ladder}, {place}), double('-Infinity'))"
 

@@ -4,7 +4,8 @@ Sliding windows overlap, and a row must not be copied into each of them only to 
 cut first to what each *pane* can contribute: a pane holds the events that lie in the very same windows, and no
 window needs more than the best `k` of it. Spark does that cut before it moves a row (``WindowGroupLimit`` in the
 plan, for `k` below ``spark.sql.optimizer.windowGroupLimitThreshold``). Only the candidates left are copied into
-their windows and ranked again.
+their windows and ranked again. Where only the latest event of an id counts, it lies in a window only as long as
+the id has no later event there; the panes follow from these windows.
 """
 
 from __future__ import annotations
@@ -185,7 +186,7 @@ def _in_windows(events: DataFrame, query: Query, windows: Schedule) -> DataFrame
     panes = _one_per_id(events.withColumns({"first": first, "last": last}), query, "first", "last")
     if query.distinct == "latest":  # an event counts up to the windows that also hold the next one of its id
         following = F.lead("first").over(Window.partitionBy(*_parts(query), "id").orderBy("time"))
-        panes = panes.withColumn("last", F.least("last", following - slide)).where("first <= last")
+        panes = panes.withColumn("last", F.least("last", following - slide)).where(F.col("first") <= F.col("last"))
     candidates = _best(panes, query, "first", "last")
     copies = candidates.withColumn("start", F.explode(F.sequence("first", "last", slide)))
     return _one_per_id(copies, query, "start") if query.distinct == "best" else copies

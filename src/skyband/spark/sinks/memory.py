@@ -20,10 +20,12 @@ _BATCH = "_batch"
 
 
 class Memory:
-    """The rows of the last batches as a temporary view: ``session.sql("SELECT * FROM answers")``.
+    """The rows of the last batches as a view: ``session.sql("SELECT * FROM global_temp.answers")``.
 
-    The view is there once a first batch has rows, and gone with the session; a restarted stream goes on with an
-    empty one. Its columns are those of all batches it holds, NULL where a batch had no such column.
+    A stream's batches run in a session of its own, so only a global view, which all sessions of the application
+    see, can be queried from outside. It is there once a first batch has rows, until the application ends; a
+    stream that is started again begins with an empty one. Its columns are those of all batches it holds, NULL
+    where a batch had no such column.
 
     To replace the whole view with every batch would send all rows to Spark again and again. So it is a union of
     parts, each at least twice as large as the next, as in a binary counter: there are few of them, a batch makes a
@@ -32,7 +34,7 @@ class Memory:
     Parameters
     ----------
     name
-        Of the view; the parts are views of this name with ``_part_0`` and so on behind it.
+        Of the view, in Spark's ``global_temp``; streams that run at the same time need different names.
     batches
         How many batches to keep.
     """
@@ -65,7 +67,7 @@ class Memory:
             f"SELECT * EXCEPT ({_BATCH}) FROM {self._view(place)} WHERE {_BATCH} >= {self._ids[0]}"
             for place in range(len(self._parts))
         )
-        session.sql(" UNION ALL ".join(texts)).createOrReplaceTempView(self.name)
+        session.sql(" UNION ALL ".join(texts)).createOrReplaceGlobalTempView(self.name)
         for place in range(len(self._parts), len(before)):
             session.catalog.dropTempView(self._view(place))
 

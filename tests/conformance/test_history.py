@@ -1,0 +1,94 @@
+"""A query that is filled from the past is exact at once, and nobody else notices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import skyband as sb
+from skyband.windows import NEVER
+
+DELAY = 40
+
+
+def events(seed: int, n: int = 900) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    time = np.arange(n) * 3 + rng.integers(-15, 15, n)
+    kinds = {"t": time, "id": rng.integers(0, 40, n), "x": rng.integers(0, 50, n).astype(float)}
+    return pa.table(kinds | {"g": rng.choice(["a", "b"], n)})
+
+
+def shown(answers: list[sb.Answer], name: str, exact: bool = True) -> dict[Any, list[Any]]:
+    return {
+        a.end: [(r.partition, r.rank, r.id, r.score, r.time) for r in a.rows]
+        for a in answers
+        if a.query == name and (a.exact or not exact)
+    }
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("algorithm", sorted(sb.ALGORITHMS))
+def test_filled_from_the_past(seed: int, algorithm: str) -> None:
+    rng = np.random.default_rng(seed)
+    table = events(seed)
+    size = int(rng.integers(50, 900))
+    window = sb.Window(size, slide=int(rng.integers(10, size)), closed=str(rng.choice(["left", "right"])))  # type: ignore[arg-type]
+    distinct = [None, "best", "latest"][rng.integers(3)]
+    old = sb.Query("old", k=2, score="x", window=sb.Window(100, slide=30))
+    new = sb.Query(
+        "new", k=int(rng.integers(1, 9)), score=["x", "-x"][rng.integers(2)], window=window, distinct=distinct,  # type: ignore[arg-type]
+        partition_by=[None, "g"][rng.integers(2)],
+    )  # fmt: skip
+    truth = sb.Monitor([old, new], algorithm=algorithm, time="t", id="id")
+    ours = sb.Monitor([old], algorithm=algorithm, time="t", id="id")
+    said: dict[str, list[sb.Answer]] = {"truth": [], "ours": []}
+    joined = int(rng.integers(2, 6))
+    low = None
+    for number, start in enumerate(range(0, 900, 100)):
+        batch = table.slice(start, 100)
+        if number == joined:
+            low = ours.look_back(new)
+            registered = ours.newest
+            ours.register(new, apart=low is not None)
+        for name, monitor in (("truth", truth), ("ours", ours)):
+            said[name] += monitor.push(batch)
+            if name == "ours" and low is not None and monitor.watermark is not None and monitor.watermark > registered:
+                low = min(s.next_start for g in monitor.groups for s in g.schedules if s.name == "new")
+                gone = table.slice(0, start + 100)
+                between = pc.and_(pc.greater_equal(gone["t"], low), pc.less_equal(gone["t"], registered))
+                past = gone.filter(between)
+                monitor.fill("new", past, low)
+                low = None
+                monitor = ours = sb.Monitor.restore(monitor.snapshot())
+            said[name] += monitor.advance(monitor.newest - DELAY)
+    assert low is None
+    for name, monitor in (("truth", truth), ("ours", ours)):
+        said[name] += monitor.finish()
+        for group in monitor.groups:
+            group.algorithm.check()
+    assert shown(said["ours"], "old", exact=False) == shown(said["truth"], "old", exact=False)
+    right, found = shown(said["truth"], "new"), shown(said["ours"], "new")
+    assert found
+    for end, rows in found.items():
+        assert rows == right[end]
+    assert all(end in found for end in right if end > min(found)), "exact from then on"
+
+
+def test_what_is_kept_already_needs_no_past() -> None:
+    monitor = sb.Monitor([sb.Query("q", k=5, score="x", window=sb.Window(100, slide=10))], time="t", id="id")
+    shallow = sb.Query("less", k=2, score="x", window=sb.Window(50, slide=10))
+    assert monitor.look_back(shallow) is None, "before the first event there is no past"
+    monitor.push(events(1).slice(0, 200))
+    monitor.advance(monitor.newest - DELAY)
+    assert monitor.look_back(shallow) is None
+    assert monitor.watermark is not None
+    deep = sb.Query("more", k=9, score="x", window=sb.Window(50, slide=10))
+    low = monitor.look_back(deep)
+    assert low is not None
+    assert monitor.watermark - 50 <= low <= monitor.newest
+    assert monitor.look_back(sb.Query("n", k=9, score="x", window=sb.Window("5 events"))) is None
+    assert monitor.newest > NEVER
