@@ -30,10 +30,7 @@ def as_table(answers: Answers, quality: bool) -> pa.Table:
     if not parts:
         return pa.table({"query": pa.array([], pa.string())})
     drop = [] if quality else ["exact", "why", "provisional"]
-    tables = [table.drop_columns(drop) for table, _ in parts]
-    if len({t.schema.field("partition").type for t in tables if "partition" in t.column_names}) > 1:
-        tables = [partition_as_text(table) for table in tables]
-    table = pa.concat_tables(tables, promote_options="permissive")
+    table = joined([table.drop_columns(drop) for table, _ in parts])
     if len(blocks) == 1:
         return table
     return table.take(pa.array(_row_order(answers, [sizes for _, sizes in parts])))
@@ -100,6 +97,20 @@ def _with_windows(block: Block, answer: IntArray, columns: dict[str, Any]) -> pa
             "provisional": pa.array(np.full(len(answer), block.provisional)),
         }
     )
+
+
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return tables of answers as one; partitions that are not all of one type become text.
+
+    Examples
+    --------
+    >>> joined([pa.table({"partition": [1]}), pa.table({"partition": ["a"]})])["partition"].to_pylist()
+    ['1', 'a']
+    """
+    kinds = {table.schema.field("partition").type for table in tables if "partition" in table.column_names}
+    if len(kinds - {pa.null()}) > 1:
+        tables = [partition_as_text(table) for table in tables]
+    return pa.concat_tables(tables, promote_options="permissive")
 
 
 def partition_as_text(table: pa.Table) -> pa.Table:

@@ -49,6 +49,7 @@ def in_utc(schema: pa.Schema) -> pa.Schema:
 
 def check(schema: pa.Schema, source: Source) -> None:
     """Refuse a stream whose time or id column cannot serve."""
+    check_names((source.time, source.id), schema.names)
     source.check(schema)
     if is_text(schema.field(source.time).type):
         msg = (
@@ -56,6 +57,15 @@ def check(schema: pa.Schema, source: Source) -> None:
             f"df.withColumn({source.time!r}, F.to_timestamp({source.time!r}))"
         )
         raise InputError(msg)
+
+
+def check_names(names: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse names that Spark would find more than once among the known ones."""
+    known = list(known)
+    for name in names:
+        if len(alike := [other for other in known if other.lower() == name.lower()]) > 1:
+            msg = f"Spark cannot tell the columns {', '.join(map(repr, alike))} apart; rename one"
+            raise InputError(msg)
 
 
 def quoted(name: str) -> str:

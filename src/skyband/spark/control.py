@@ -48,16 +48,21 @@ class Control:
 
     # Queries that come and go.
 
-    def register(self, query: Query) -> None:
-        """Serve one more query from the next batch on."""
+    def register(self, *queries: Query) -> None:
+        """Serve more queries from the next batch on: all of these, or none where one of them cannot be served."""
         self._changes()
-        listed = self.queries
-        if any(entry["name"] == query.name for entry in listed):
-            msg = f"there is already a query named {query.name!r}; names are unique: choose another"
-            raise QueryError(msg)
+        listed, schema = self.queries, self.checkpoint.schema()
+        names = {entry["name"] for entry in listed}
         others = [Query.from_dict(entry["query"]) for entry in listed if entry["state"] != "set aside"]
-        check(query, others, self.source, self.checkpoint.schema())
-        self.checkpoint.submit({"do": "add", "query": query.as_dict()})
+        for query in queries:
+            if query.name in names:
+                msg = f"there is already a query named {query.name!r}; names are unique: choose another"
+                raise QueryError(msg)
+            check(query, others, self.source, schema)
+            names.add(query.name)
+            others.append(query)
+        for query in queries:
+            self.checkpoint.submit({"do": "add", "query": query.as_dict()})
 
     def unregister(self, name: str) -> None:
         """Stop serving a query."""
@@ -93,7 +98,8 @@ class Control:
     def queries(self) -> list[dict[str, Any]]:
         """The queries: `name`, `state` ("active", "paused", "waiting" for history, "pending", "set aside"), `query`.
 
-        Where something went wrong there is an `error`; where there was an answer, its `latest` window.
+        Where something went wrong there is an `error`; where there was an answer, its `latest` window; where a
+        pause or resume waits for the next batch, it is `pending`.
         """
         status = self.checkpoint.status()
         listed = {entry["name"]: dict(entry) for entry in status.get("queries", [])}
@@ -107,6 +113,8 @@ class Control:
                     listed[query["name"]] = {"name": query["name"], "state": "pending", "query": query}
                 case "remove":
                     listed.pop(command["name"], None)
+                case what if command["name"] in listed:
+                    listed[command["name"]]["pending"] = what
         for name, window in status.get("windows", {}).items():
             if name in listed:
                 listed[name]["latest"] = window

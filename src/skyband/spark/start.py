@@ -99,10 +99,19 @@ def start(
     algorithms.find(algorithm)
     folder = Checkpoint(_folder(checkpoint))
     stream = Stream(
-        source, schema, delay, algorithm, folder, as_sink(sink), as_sink(late), as_sink(rejected), as_history(history)
+        source,
+        schema,
+        delay,
+        algorithm,
+        folder,
+        as_sink(sink),
+        as_sink(late, "late"),
+        as_sink(rejected, "rejected"),
+        as_history(history),
     )
     Monitor(listed)  # refuses what is no query, and names that come twice
     for number, query in enumerate(listed):
+        columns.check_names(query.select, schema.names)
         check(query, listed[:number], source, schema)
     if placement not in ("driver", "executors"):
         msg = f"placement is {placement!r}; use 'driver' or 'executors'"

@@ -74,11 +74,10 @@ def topk(
     source, queries = asked.source, asked.queries
     _check_queries(queries)
     schema = columns.arrow_schema(df)
-    _check_names((time, id), schema.names)
     columns.check(schema, source)
     used_columns(queries, source, schema)
     selected = list(dict.fromkeys(name for query in queries for name in query.select))
-    _check_names(selected, [*ANSWER_COLUMNS, *schema.names])
+    columns.check_names(selected, [*ANSWER_COLUMNS, *schema.names])
 
     answers = [_answers(df, query, source, schema) for query in queries]
     kinds = {found.schema["partition"].dataType for found in answers if "partition" in found.columns}
@@ -115,13 +114,6 @@ def _check_queries(queries: Iterable[Query]) -> None:
             )
         if problems:
             raise QueryError(problems, query.name)
-
-
-def _check_names(names: Iterable[str], known: Sequence[str]) -> None:
-    for name in names:
-        if len(alike := [other for other in known if other.lower() == name.lower()]) > 1:
-            msg = f"Spark cannot tell the columns {', '.join(map(repr, alike))} apart; rename one"
-            raise InputError(msg)
 
 
 def _answers(df: DataFrame, query: Query, source: Source, schema: pa.Schema) -> DataFrame:

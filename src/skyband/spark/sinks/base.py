@@ -18,7 +18,6 @@ from skyband.spark.sinks.memory import Memory
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WORDS: dict[str, Callable[[], Sink]] = {"memory": Memory, "console": Console}
 ALLOWED = (
     "'memory', 'console', a folder, a function of (answers, batch_id), "
     "or a sink such as Files(folder), Kafka(topic, servers) or Sql(url)"
@@ -49,7 +48,7 @@ class Sink(Protocol):
         """
 
 
-def as_sink(given: object) -> Sink | None:
+def as_sink(given: object, name: str = "answers") -> Sink | None:
     """Return the sink that is meant; None means none.
 
     Parameters
@@ -57,6 +56,8 @@ def as_sink(given: object) -> Sink | None:
     given
         A sink; a function of ``(answers, batch_id)``, where `answers` is a DataFrame; ``"memory"`` or
         ``"console"``; any other text or path: the folder for Parquet files.
+    name
+        What the rows are, which names the view of ``"memory"``.
 
     Examples
     --------
@@ -67,10 +68,8 @@ def as_sink(given: object) -> Sink | None:
     """
     if given is None:
         return None
-    if isinstance(given, str) and given in WORDS:
-        return WORDS[given]()
     if isinstance(given, (str, os.PathLike)):
-        return Files(given)
+        return Memory(name) if given == "memory" else Console() if given == "console" else Files(given)
     if isinstance(given, type):
         msg = f"the sink is the class {given.__name__}; give an object of it, {given.__name__}(...), or {ALLOWED}"
         raise InputError(msg)

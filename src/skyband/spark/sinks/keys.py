@@ -34,8 +34,12 @@ def keyed(rows: pa.Table, batch_id: int) -> tuple[pa.Table, tuple[str, ...]]:
     added = {BATCH: np.full(len(rows), batch_id), NUMBER: np.arange(1, len(rows) + 1)}
     if holds_answers(rows.column_names):
         key = ("query", "window_end")
-        codes = rows["query"].combine_chunks().dictionary_encode().indices.to_numpy()
-        added = {NUMBER: rank_in_runs(codes, rows["window_end"].cast(pa.int64()).to_numpy()) + 1}
+        query = rows["query"].combine_chunks().dictionary_encode().indices.to_numpy()
+        end = rows["window_end"].cast(pa.int64()).to_numpy()
+        order = np.lexsort((end, query))  # executors answer groups apart, so a window's rows may lie anywhere
+        number = np.empty(len(rows), np.int64)
+        number[order] = rank_in_runs(query[order], end[order]) + 1
+        added = {NUMBER: number}
     if taken := [name for name in added if name in rows.column_names]:
         msg = f"the rows have a column {taken[0]!r}, which this sink needs for itself; rename it in the stream"
         raise InputError(msg)

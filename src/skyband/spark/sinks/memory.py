@@ -57,19 +57,20 @@ class Memory:
     def write(self, answers: pa.Table, batch_id: int, session: SparkSession) -> None:
         """Put the rows of a batch into the view, in place of those it has of the batch."""
         before = self._parts if session.catalog.tableExists(self._view(0)) else []
-        self._ids = sorted({*self._ids, batch_id})[-self.batches :]
+        ids = sorted({*self._ids, batch_id})[-self.batches :]
         fresh = answers.append_column(_BATCH, pa.array(np.full(len(answers), batch_id)))
-        self._parts = _merged([*(_without(part, batch_id) for part in self._parts), fresh], self._ids[0])
-        for place, part in enumerate(self._parts):
+        parts = _merged([*(_without(part, batch_id) for part in self._parts), fresh], ids[0])
+        for place, part in enumerate(parts):
             if place >= len(before) or part is not before[place]:
                 as_frame(part, session).createOrReplaceTempView(self._view(place))
         texts = (
-            f"SELECT * EXCEPT ({_BATCH}) FROM {self._view(place)} WHERE {_BATCH} >= {self._ids[0]}"
-            for place in range(len(self._parts))
+            f"SELECT * EXCEPT ({_BATCH}) FROM {self._view(place)} WHERE {_BATCH} >= {ids[0]}"
+            for place in range(len(parts))
         )
         session.sql(" UNION ALL ".join(texts)).createOrReplaceGlobalTempView(self.name)
-        for place in range(len(self._parts), len(before)):
+        for place in range(len(parts), len(before)):
             session.catalog.dropTempView(self._view(place))
+        self._ids, self._parts = ids, parts
 
     def _view(self, place: int) -> str:
         return f"{self.name}_part_{place}"

@@ -28,7 +28,7 @@ class Sql:
 
     So a replayed batch changes nothing, the final answer of a window takes the place of its provisional ones, and
     of ``emit="changes"`` the changes of a window are replaced together. The primary key is `query`, `window_end`
-    and `row_number`, the row's place in the answer of its window. (Ranks would not do: they start again in every
+    and `row_number`, which counts the rows of a window. (Ranks would not do: they start again in every
     partition, whose value may be NULL, and a row that left an answer has none.) Partitions are text.
 
     Late and rejected rows have the key `batch_id` and `row_number`, and replace those of the same batch. Batches
