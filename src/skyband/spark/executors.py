@@ -323,9 +323,9 @@ class _Buckets:
         ends = [schedule.first_end_after(now * 1_000) for group in monitor.groups for schedule in group.schedules]
         self.head.update((plan.layout, plan.version, -(-min(ends) // 1_000) if now else 1, now))
         self.snapshot.update((monitor.snapshot(),))
-        after = monitor.stats()
+        after, table = monitor.stats(), fit(answers, plan.answers)
         return Row(
-            answers=_bytes(_batch(fit(answers, plan.answers))) if answers.rows else None,
+            answers=_bytes(_batch(table)) if table.num_rows else None,
             rejected=after.rejected - before.rejected,
             late=after.late - before.late,
             partly_late=after.partly_late - before.partly_late,

@@ -1,0 +1,287 @@
+"""Groups spread over executors: the answers are those of a monitor that sees every batch itself."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import skyband as sb
+from skyband.rows import Source
+from skyband.spark.executors import METRICS, answers_of
+
+pytest.importorskip("google.protobuf")
+pytestmark = pytest.mark.spark
+
+BEGIN = 1_700_000_000_000_000
+SOURCE = Source("t", "id")
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
+
+@pytest.fixture(scope="module")
+def session(spark: Any) -> Any:
+    own = spark.newSession()
+    own.conf.set(PROVIDER, ROCKSDB)
+    own.conf.set("spark.sql.shuffle.partitions", "2")
+    own.conf.set("spark.sql.session.timeZone", "America/New_York")
+    own.sparkContext.pythonExec = sys.executable  # executors need the package that is tested
+    return own
+
+
+@dataclass
+class Stream:
+    """A folder of files, one micro-batch each, and what came out of it."""
+
+    session: Any
+    folder: Path
+    delay: int
+    source: Source = SOURCE
+    files: int = 0
+    parts: list[pa.Table] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("rejected", "late", "partly_late"), 0))
+
+    def feed(self, batches: Iterable[pa.Table]) -> None:
+        (self.folder / "in").mkdir(exist_ok=True)
+        for batch in batches:
+            path = self.folder / "in" / f"{self.files}.parquet"
+            pq.write_table(batch, path)
+            os.utime(path, (1_000_000_000 + self.files,) * 2)  # the order in which Spark takes them
+            self.files += 1
+
+    def run(self, queries: Sequence[sb.Query], breaks_at: int | None = None, **options: Any) -> None:
+        """Take in what is there, until Spark has nothing left to do or the sink breaks."""
+
+        def sink(part: Any, batch: int) -> None:
+            if batch == breaks_at:
+                raise RuntimeError("the sink broke")
+            self.parts.append(part.toArrow())
+
+        schema = self.session.read.parquet(str(self.folder / "in")).schema
+        df = self.session.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(self.folder / "in"))
+        answers = answers_of(df, queries, source=self.source, delay=self.delay, **options)
+        writer = answers.writeStream.foreachBatch(sink)
+        stream = writer.option("checkpointLocation", str(self.folder / "state")).trigger(availableNow=True).start()
+        try:
+            assert stream.awaitTermination(600)
+        finally:
+            stream.stop()
+        for progress in stream.recentProgress:
+            for name in self.counts:
+                self.counts[name] += progress.observedMetrics[METRICS][name]
+
+    def answers(self) -> pa.Table:
+        return in_order(pa.concat_tables(self.parts))
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    keys = ("query", "window_end", "partition", "rank", "id", "previous_rank")
+    return table.sort_by([(name, "ascending") for name in keys if name in table.column_names])
+
+
+def expected(monitor: sb.Monitor, batches: Iterable[pa.Table], delay: int) -> pa.Table:
+    """Return what a monitor answers that advances after each batch, as Spark does before the next."""
+    parts = []
+    for batch in batches:
+        monitor.push(batch)
+        parts.append(monitor.advance(monitor.newest - delay).table(quality=True))
+    return in_order(pa.concat_tables([part for part in parts if part.num_rows], promote_options="permissive"))
+
+
+def same(ours: pa.Table, truth: pa.Table) -> None:
+    assert set(ours.column_names) == set(truth.column_names)
+    truth = truth.select(ours.column_names)
+    assert ours.num_rows == truth.num_rows
+    for mine, right in zip(ours.to_pylist(), truth.to_pylist(), strict=True):
+        assert mine == right
+
+
+def random_batches(seed: int, *, unit: int, disorder: int, text: bool, n: int = 400, cuts: int = 5) -> list[pa.Table]:
+    """Draw events of 12 groups and NULL, with ties, rejected rows and a flush at the end."""
+    rng = np.random.default_rng(seed)
+    time = BEGIN + (np.arange(n) // 2 - rng.integers(0, disorder + 1, n)) * unit
+    score = rng.choice([rng.integers(0, 5, n).astype(float), rng.normal(size=n)])
+    ids = rng.integers(2**60, 2**60 + 9, n)
+    group = rng.integers(0, 13, n)
+    missing = {name: rng.integers(0, 40, n) == 0 for name in ("t", "id", "x")}
+    score[rng.integers(0, 60, n) == 0] = np.inf
+    table = pa.table(
+        {
+            "t": pa.array(time, pa.int64(), mask=missing["t"]),
+            "id": pa.array([f"é{i}" for i in ids] if text else ids, mask=missing["id"]),
+            "x": pa.array(score, mask=missing["x"]),
+            "g": pa.array(group, pa.int64(), mask=group == 12),
+            "note": pa.array([f"{g}/{i}" for i, g in enumerate(group)]),
+            "seen": pa.array(time, pa.timestamp("us", "UTC")),
+        }
+    )
+    edges = np.linspace(0, n, cuts + 1).astype(int)
+    batches = [table.slice(a, b - a) for a, b in itertools.pairwise(edges)]
+    last = {"t": BEGIN + n * 1_000 * unit, "id": "last" if text else 1, "x": 0.0, "g": 0, "note": "", "seen": None}
+    return [*batches, pa.Table.from_pylist([last], table.schema)]
+
+
+def window(size: int, slide: int | None = None, *, unit: int, **more: Any) -> sb.Window:
+    return sb.Window(size * unit, slide=(slide or size) * unit, **more)
+
+
+def test_equals_a_local_run_with_the_same_batches(session: Any, tmp_path: Path) -> None:
+    unit = 1_000  # Spark's watermark counts milliseconds, so both have the same
+    batches = random_batches(1, unit=unit, disorder=60, text=True)
+    batches.insert(2, batches[1].set_column(0, "t", pa.nulls(batches[1].num_rows, pa.int64())))
+    queries = [
+        sb.Query("best", k=2, score="x", window=window(20, 5, unit=unit), partition_by="g", distinct="best"),
+        sb.Query("low", k=3, score="x + 1", window=window(13, unit=unit), partition_by="g", order="asc"),
+        sb.Query("all", k=1, score="x", window=window(7, 3, unit=unit, closed="right"), partition_by="g",
+                 select=("note", "seen"), where="x < 3"),
+        sb.Query("latest", k=2, score="x", window=window(20, 10, unit=unit), partition_by="g", distinct="latest"),
+    ]  # fmt: skip
+    stream = Stream(session, tmp_path, delay=10 * unit)
+    stream.feed(batches)
+    stream.run(queries, buckets=5)
+    monitor = sb.Monitor(queries, time="t", id="id")
+    same(stream.answers(), expected(monitor, batches, stream.delay))
+    stats = monitor.stats()
+    assert min(stats.late, stats.partly_late, stats.rejected) > 0
+    assert stream.counts == {"rejected": stats.rejected, "late": stats.late, "partly_late": stats.partly_late}
+
+
+def test_goes_on_from_its_checkpoint_and_loses_nothing_when_the_sink_breaks(session: Any, tmp_path: Path) -> None:
+    unit = 777  # watermarks are rounded, which must not matter while events are in time
+    batches = random_batches(2, unit=unit, disorder=8, text=False)
+    # Closes the last windows of most groups, so that at the very end nothing happens but that their rows leave.
+    almost_last = batches[-1].set_column(0, "t", pa.array([BEGIN + 219 * unit]))
+    batches.insert(-1, almost_last)
+    batches = [batch.set_column(0, "t", batch["t"].cast(pa.timestamp("us", "UTC"))) for batch in batches]
+    queries = [
+        sb.Query("top", k=2, score="x", window=window(10, 5, unit=unit), partition_by="g", select=("note",)),
+        sb.Query("moves", k=2, score="x", window=window(12, 4, unit=unit), partition_by="g", emit="changes"),
+    ]
+    stream = Stream(session, tmp_path, delay=8 * unit)
+    stream.feed(batches[:4])
+    with pytest.raises(Exception, match="the sink broke"):
+        stream.run(queries, breaks_at=2)
+    assert len(stream.parts) == 2
+    stream.run(queries)
+    stream.feed(batches[4:])
+    stream.run(queries)
+    same(stream.answers(), expected(sb.Monitor(queries, time="t", id="id"), batches, stream.delay))
+
+
+def test_takes_up_other_queries_after_a_restart(session: Any, tmp_path: Path) -> None:
+    unit = 1_000
+    by: dict[str, Any] = {"partition_by": "g"}
+    kept = sb.Query("kept", k=1, score="x", window=window(30, 10, unit=unit), **by)
+    gone = sb.Query("gone", k=2, score="x", window=window(30, 10, unit=unit), select=("note",), **by)
+    grows = sb.Query("changed", k=1, score="x", window=window(25, unit=unit), **by)
+    other = sb.Query("other", k=1, score="x", window=window(30, 10, unit=unit), **by)
+    before = [kept, gone, grows, other]
+    after = [
+        sb.Query("other", k=1, score="x * 2", window=window(30, 10, unit=unit), select=("seen",), **by),
+        sb.Query("changed", k=2, score="x", window=window(25, unit=unit), **by),
+        kept,
+        sb.Query("new", k=1, score="x", window=window(28, 1, unit=unit), **by),
+    ]
+    *batches, last = random_batches(3, unit=unit, disorder=5, text=True, cuts=4)
+    rest = batches.pop()
+    rest = rest.filter(pa.array([group == 0 for group in rest["g"].to_pylist()]))  # most buckets are idle by now
+    # Moves the watermark from 143 to 147: no window ends there before the restart, some do of the new query.
+    nudge = pa.Table.from_pylist([rest.to_pylist()[0] | {"t": BEGIN + 152 * unit}], rest.schema)
+    stream = Stream(session, tmp_path, delay=5 * unit)
+    stream.feed([*batches, nudge])
+    stream.run(before, buckets=12)
+    first, stream.parts = stream.answers(), []
+    stream.feed([rest, last])
+    stream.run(after, buckets=12)
+
+    monitor = sb.Monitor(before, time="t", id="id")
+    same(first, expected(monitor, [*batches, nudge], stream.delay))
+    monitor.unregister("gone")
+    monitor.change(after[0])
+    monitor.change(after[1])
+    monitor.register(after[3])
+    truth, ours = expected(monitor, [rest, last], stream.delay), stream.answers()
+    values = [name for name in truth.column_names if name not in ("exact", "why")]
+    same(ours.select(values), truth.select(values))
+    assert set(ours["query"].to_pylist()) == {"kept", "changed", "other", "new"}
+    flags = zip(ours["exact"].to_pylist(), truth["exact"].to_pylist(), strict=True)
+    assert all(mine or not exact for mine, exact in flags)  # a bucket may know more of its own events
+    assert not all(ours["exact"].to_pylist())
+
+
+def test_answers_a_hundred_thousand_groups(session: Any, tmp_path: Path) -> None:
+    groups, second = 100_000, 1_000_000
+    rng = np.random.default_rng(4)
+    batches = []
+    for i in range(4):
+        group = rng.permutation(groups)
+        at = BEGIN + i * 60 * second + rng.integers(0, 60 * second, groups)
+        batches.append(pa.table({"t": at, "id": group % 1000, "x": rng.normal(size=groups), "g": group}))
+    batches.append(pa.table({"t": [BEGIN + 3_600 * second], "id": [0], "x": [0.0], "g": [0]}))
+    query = sb.Query("top", k=2, score="x", window=sb.Window("2 minutes", slide="1 minute"), partition_by="g")
+    stream = Stream(session, tmp_path, delay=0)
+    stream.feed(batches)
+    stream.run([query])
+    truth = expected(sb.Monitor([query], time="t", id="id"), batches, stream.delay)
+    ours = stream.answers()
+    assert ours.num_rows > 4 * groups
+    assert ours.select(truth.column_names).cast(truth.schema).equals(truth)
+
+
+OK: dict[str, Any] = {"k": 1, "score": "x", "window": sb.Window("1 minute"), "partition_by": "g"}
+
+
+@pytest.mark.parametrize(
+    ("queries", "message"),
+    [
+        ([], "no query"),
+        ([OK | {"partition_by": None}], "no partition_by.*placement='driver'"),
+        ([OK | {"window": sb.Window("9 events")}], "counts events.*placement='driver'"),
+        ([OK | {"emit": "early"}], "early answers.*placement='driver'"),
+        ([OK, OK | {"partition_by": "id"}], "one way only"),
+        ([OK | {"score": "price"}], "no column 'price'"),
+        ([OK | {"select": ("price",)}], "select names 'price'"),
+    ],
+)
+def test_refuses_queries_that_buckets_cannot_answer(session: Any, queries: list[Any], message: str) -> None:
+    made = [sb.Query(f"q{i}", **query) for i, query in enumerate(queries)]
+    stream = session.readStream.format("rate").load().selectExpr("timestamp t", "value id", "1.0D x", "value % 9 g")
+    with pytest.raises(sb.SkybandError, match=message):
+        answers_of(stream, made, source=SOURCE, delay=0)
+
+
+def test_refuses_what_spark_cannot_do(session: Any) -> None:
+    query = sb.Query("q", **OK)
+    columns = ("timestamp t", "value id", "1.0D x", "value % 9 g")
+    stream = session.readStream.format("rate").load().selectExpr(*columns)
+    with pytest.raises(sb.InputError, match="buckets is 0"):
+        answers_of(stream, [query], source=SOURCE, delay=0, buckets=0)
+    with pytest.raises(sb.QueryError, match="already a query named 'q'"):
+        answers_of(stream, [query, query], source=SOURCE, delay=0)
+    still = session.range(3).selectExpr("current_timestamp() t", "id", "1.0D x", "id g")
+    with pytest.raises(sb.InputError, match="no stream"):
+        answers_of(still, [query], source=SOURCE, delay=0)
+    plain = session.newSession()
+    plain.conf.set(PROVIDER, ROCKSDB.replace("RocksDB", "HDFSBacked"))
+    stream = plain.readStream.format("rate").load().selectExpr(*columns)
+    with pytest.raises(sb.InputError, match=f"HDFSBacked.*spark.conf.set.*{ROCKSDB}"):
+        answers_of(stream, [query], source=SOURCE, delay=0)
+
+
+def test_a_checkpoint_stays_with_its_buckets(session: Any, tmp_path: Path) -> None:
+    batch = pa.table({"t": [BEGIN] * 20, "id": range(20), "x": [1.0] * 20, "g": range(20)})
+    stream = Stream(session, tmp_path, delay=0)
+    stream.feed([batch])
+    stream.run([sb.Query("q", **OK)], buckets=1)
+    stream.feed([batch])
+    with pytest.raises(Exception, match=r"made with staircase in 1 buckets of g.*this run has staircase in 2 buckets"):
+        stream.run([sb.Query("q", **OK)], buckets=2)
