@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java kafka-jars demo test lint format bench docs clean
+.PHONY: help setup java kafka-jars demo test torture lint format bench docs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ demo: $(STAMP) java  ## watch leaderboards over a made-up market
 
 test: $(STAMP) java lint kafka-jars  ## lint, types and all tests
 	$(BIN)/pytest
+
+torture: $(STAMP) java  ## kill streams 200 times, and compare what they leave
+	$(BIN)/python -m tests.spark.torture --kills 200
 
 lint: $(STAMP)  ## style, types and the direction of imports
 	$(BIN)/ruff check

@@ -8,12 +8,13 @@ import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, ParamSpec, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar, cast, get_args
 
 import pyarrow as pa
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 import skyband as sb
 from skyband.errors import InputError, SkybandError
@@ -23,6 +24,9 @@ from skyband.monitor import Monitor
 from skyband.rows import Source, TimeUnit
 from skyband.terminal.progress import Bar, summary
 
+if TYPE_CHECKING:
+    from skyband.spark.control import Control
+
 app = typer.Typer(
     name="skyband", help="Continuous top-k queries over streams.", no_args_is_help=True, pretty_exceptions_enable=False
 )  # fmt: skip
@@ -30,6 +34,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 USER_ERROR, INTERRUPTED, TERMINATED = 2, 130, 143
 DEFAULT_ALGORITHM = "staircase"
+ENGINES = ("spark", "local")
 
 
 def main() -> None:
@@ -78,6 +83,8 @@ def _options(
 ) -> None: ...
 
 
+AsJson = Annotated[bool, typer.Option("--json", help="Write JSON.")]
+EngineName = Annotated[str, typer.Option(help="What runs it: spark or local.")]
 Queries = Annotated[Path, typer.Argument(metavar="QUERIES", help="A .toml file of queries.", show_default=False)]
 
 
@@ -101,8 +108,13 @@ def run_(
         typer.Option(help="How late events may come, such as '10 seconds'; else all wait for the end."),
     ] = None,
     algorithm: Annotated[str, typer.Option(help="See 'skyband algorithms'.")] = DEFAULT_ALGORITHM,
-    engine: Annotated[str, typer.Option(help="Where to run: local.")] = "local",
-    checkpoint: Annotated[Path | None, typer.Option(help="Only for the Spark engine.")] = None,
+    engine: EngineName = ENGINES[0],
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Folder with which a run that was cut short goes on, and later ones read only new files."),
+    ] = None,
+    master: Annotated[str | None, typer.Option(help="A Spark master's URL; else Spark runs in this process.")] = None,
+    remote: Annotated[str | None, typer.Option(help="A Spark Connect server's URL, such as sc://localhost.")] = None,
     late: Annotated[Path | None, typer.Option(help="Where late rows go (the columns that queries use).")] = None,
     rejected: Annotated[Path | None, typer.Option(help="Where rows without score, time or id go.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")] = False,
@@ -110,10 +122,10 @@ def run_(
 ) -> None:
     """Answer queries over files.
 
-    Reads the files as one bounded stream, in order of their names, and writes the answers part by part. The files
-    it writes appear when all is done, or not at all. Times are in UTC.
+    Reads the files as one bounded stream, in order of their names. The files it writes appear when all is done, or
+    not at all. Times are in UTC.
     """
-    _check_engine(engine, checkpoint)
+    _check_engine(engine, checkpoint=checkpoint, master=master, remote=remote)
     file = load(queries)
     job = Job(
         queries=file.queries,
@@ -132,20 +144,27 @@ def run_(
     )
     console = Console(stderr=True)
     with Bar(console, quiet) as bar:
-        report = execute(job, bar)
+        if engine == "local":
+            report = execute(job, bar)
+        else:
+            from skyband.spark import job as spark_job
+
+            report = spark_job.execute(job, checkpoint=checkpoint, master=master, remote=remote, watch=bar)
     if not quiet:
         console.print(summary(report, output))
 
 
-def _check_engine(engine: str, checkpoint: Path | None) -> None:
-    if engine == "spark":
-        msg = "the Spark engine is not part of this version yet; leave --engine out to run locally"
+def _check_engine(engine: str, **spark_only: object) -> None:
+    """Refuse an engine that there is none of, and options that do not go with it."""
+    if engine not in ENGINES:
+        msg = f"there is no engine {engine!r}; use spark or local"
         raise InputError(msg)
-    if engine != "local":
-        msg = f"there is no engine {engine!r}; the only one is local"
+    given = [f"--{name}" for name, value in spark_only.items() if value is not None]
+    if engine == "local" and given:
+        msg = f"{given[0]} belongs to the Spark engine, and the engine is local; leave one of the two out"
         raise InputError(msg)
-    if checkpoint is not None:
-        msg = "--checkpoint belongs to the Spark engine; a local run starts anew each time: leave it out"
+    if {"--master", "--remote"} <= set(given):
+        msg = "--master and --remote are both given; Spark runs in one place: choose one"
         raise InputError(msg)
 
 
@@ -168,7 +187,7 @@ def _unit(given: str | None) -> TimeUnit | None:
 
 @app.command()
 @careful
-def algorithms(as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False) -> None:
+def algorithms(as_json: AsJson = False) -> None:
     """List the algorithms."""
     found = [
         {"name": a.name, "exact": a.exact, "default": a.name == DEFAULT_ALGORITHM, "summary": a.summary}
@@ -194,6 +213,80 @@ def explain(
     typer.echo(Monitor(load(queries).queries, algorithm=algorithm).explain())
 
 
+# The queries of a stream.
+
+queries_app = typer.Typer(help="Look at the queries of a Spark stream, and change them while it runs.")
+app.add_typer(queries_app, name="queries", no_args_is_help=True)
+Stream = Annotated[Path, typer.Option("--checkpoint", help="The stream's checkpoint folder.", show_default=False)]
+QueryName = Annotated[str, typer.Argument(metavar="NAME", help="The query's name.", show_default=False)]
+
+
+@queries_app.command("add")
+@careful
+def add_queries(queries: Queries, checkpoint: Stream) -> None:
+    """Serve more queries from the next batch on; all those of the file, or none."""
+    control, file = _control(checkpoint), load(queries)
+    for what, given, served in (("time", file.time, control.source.time), ("id", file.id, control.source.id)):
+        if given not in (None, served):
+            msg = f"{queries} names {given!r} as the column of the {what}, and the stream has {served!r} for it"
+            raise InputError(msg)
+    control.register(*file.queries)
+    _promise("added", *(query.name for query in file.queries))
+
+
+@queries_app.command("pause")
+@careful
+def pause_query(name: QueryName, checkpoint: Stream) -> None:
+    """Stop showing a query's answers; what its windows need is kept."""
+    _control(checkpoint).pause(name)
+    _promise("paused", name)
+
+
+@queries_app.command("resume")
+@careful
+def resume_query(name: QueryName, checkpoint: Stream) -> None:
+    """Show a paused query's answers again, from its next window on."""
+    _control(checkpoint).resume(name)
+    _promise("resumed", name)
+
+
+@queries_app.command("remove")
+@careful
+def remove_query(name: QueryName, checkpoint: Stream) -> None:
+    """Stop serving a query."""
+    _control(checkpoint).unregister(name)
+    _promise("removed", name)
+
+
+@queries_app.command("list")
+@careful
+def list_queries(checkpoint: Stream, as_json: AsJson = False) -> None:
+    """List the queries, and how they stand."""
+    found = _control(checkpoint).queries
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    table = Table("name", "state", "latest window", "rows", "exact", "error")
+    for one in found:
+        latest = one.get("latest", {})
+        state = f"{one['state']}, {one['pending']} pending" if "pending" in one else one["state"]
+        window = f"{latest['window_start']} to {latest['window_end']}".replace("+00:00", "") if latest else ""
+        exact = ("yes" if latest["exact"] else latest["why"] or "no") if latest else ""
+        cells = (one["name"], state, window, str(latest.get("rows", "")), exact, one.get("error", ""))
+        table.add_row(*map(Text, cells))
+    Console().print(table)
+
+
+def _control(checkpoint: Path) -> Control:
+    from skyband.spark.control import Control
+
+    return Control(checkpoint)
+
+
+def _promise(what: str, *names: str) -> None:
+    typer.echo(f"{', '.join(map(repr, names))} will be {what} before the next batch")
+
+
 @app.command()
 @careful
 def demo(
@@ -202,11 +295,13 @@ def demo(
     seed: Annotated[int, typer.Option(help="Another seed gives another market.", min=0)] = 7,
     fast: Annotated[bool, typer.Option("--fast", help="Do not wait: as fast as the trades can be made.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")] = False,
+    engine: EngineName = ENGINES[0],
 ) -> None:
     """Watch leaderboards over a made-up market."""
+    _check_engine(engine)
     from skyband.terminal.demo import run_demo
 
-    run_demo(Console(), seconds=seconds, output=output, seed=seed, fast=fast, overwrite=overwrite)
+    run_demo(Console(), seconds=seconds, output=output, seed=seed, fast=fast, overwrite=overwrite, engine=engine)
 
 
 @app.command()

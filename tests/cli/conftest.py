@@ -83,8 +83,13 @@ def queries(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def invoke() -> Invoke:
+    """Call the command line; what runs, runs locally unless an engine is named: Spark is slow to start."""
+
     def run(*arguments: object) -> Result:
-        return CliRunner().invoke(app, [str(argument) for argument in arguments])
+        given = [str(argument) for argument in arguments]
+        if given[0] in ("run", "demo") and "--engine" not in given:
+            given += ["--engine", "local"]
+        return CliRunner().invoke(app, given)
 
     return run
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -14,8 +15,9 @@ import pytest
 from rich.console import Console
 
 import skyband as sb
+from skyband.files.job import Report
 from skyband.terminal.board import Board
-from skyband.terminal.demo import QUERIES, run_demo
+from skyband.terminal.demo import COUNTED, JOINING, TIMED, run_demo
 from skyband.terminal.trades import Market
 from tests.cli.conftest import Invoke
 
@@ -54,6 +56,8 @@ def test_explain_reports_mistakes(tmp_path: Path, invoke: Invoke) -> None:
 
 # The demo.
 
+QUERIES = [*TIMED, COUNTED]
+
 
 def test_the_demo_shows_its_end_where_there_is_no_terminal(tmp_path: Path, invoke: Invoke) -> None:
     output = tmp_path / "answers.parquet"
@@ -70,9 +74,23 @@ def test_the_demo_shows_its_end_where_there_is_no_terminal(tmp_path: Path, invok
     assert invoke("demo", "--seconds", 1, "--output", output).exit_code == 2
 
 
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_the_demo_on_spark(tmp_path: Path, invoke: Invoke) -> None:
+    output = tmp_path / "answers.csv"
+    result = invoke("demo", "--seconds", 1, "--fast", "--output", output, "--engine", "spark")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("starting Spark")
+    names = {query.name for query in (*TIMED, JOINING)}
+    for name in names:
+        assert name in result.stdout
+    assert "warming up, to" in result.stdout
+    assert {row["query"] for row in csv.DictReader(output.open())} == names
+
+
 def test_the_demo_draws_in_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     console = Console(force_terminal=True, width=80, height=24)
-    run_demo(console, seconds=2, output=None, seed=1, fast=True)
+    run_demo(console, seconds=2, output=None, seed=1, fast=True, engine="local")
     shown = capsys.readouterr().out
     assert "\x1b[?1049h" in shown  # a screen of its own, left at the end
     assert "\x1b[?1049l" in shown
@@ -86,7 +104,9 @@ def test_the_board_fits_its_terminal(width: int, height: int) -> None:
     for _ in range(3):
         board.update(monitor.push(market.next(15.0)))
         board.update(monitor.advance(monitor.newest))
-    board.note(monitor.stats(), monitor.watermark)
+    report = Report()
+    report.note(monitor.stats())
+    board.note(report, monitor.watermark)
     console = Console(width=width, height=height, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(board.render(width, height))
     lines = console.export_text().splitlines()

@@ -204,9 +204,11 @@ def test_outputs_that_cannot_be_written(queries: Path, tmp_path: Path, invoke: I
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--engine", "spark"], "the Spark engine is not part of this version yet"),
-        (["--engine", "flink"], "there is no engine 'flink'"),
-        (["--checkpoint", "x"], "--checkpoint belongs to the Spark engine"),
+        (["--engine", "flink"], "there is no engine 'flink'; use spark or local"),
+        (["--checkpoint", "x"], "--checkpoint belongs to the Spark engine, and the engine is local"),
+        (["--master", "local"], "--master belongs to the Spark engine"),
+        (["--remote", "sc://x"], "--remote belongs to the Spark engine"),
+        (["--engine", "spark", "--master", "local", "--remote", "sc://x"], "--master and --remote are both given"),
         (["--algorithm", "magic"], "there is no algorithm 'magic'; choose one of"),
         (["--time-unit", "h"], "the time unit is 'h'; use s, ms, us or ns"),
         (["--time-unit", "ms"], "time_unit is given but the time column 'ts' is timestamp"),

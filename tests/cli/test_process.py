@@ -28,8 +28,8 @@ def write_rows(path: Path, rows: int, begin: int = 0, row_group: int = 100_000) 
     pq.write_table(table, path, row_group_size=row_group)
 
 
-def skyband(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "skyband", *map(str, arguments)]
+def skyband(*arguments: object, engine: str = "local") -> list[str]:
+    return [sys.executable, "-m", "skyband", *map(str, arguments), "--engine", engine]
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
@@ -80,11 +80,13 @@ def test_memory_does_not_grow_with_the_number_of_events(tmp_path: Path) -> None:
     assert many - few < whole / 3, f"{few:,} bytes for 1 M rows, {many:,} for 6 M"
 
 
-def test_a_terminal_gets_a_progress_bar(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_terminal_gets_a_progress_bar(engine: str, tmp_path: Path) -> None:
     (tmp_path / "q.toml").write_text(QUERY)
     write_rows(tmp_path / "1.parquet", 200_000, row_group=10_000)
     ours, theirs = pty.openpty()
-    arguments = skyband("run", tmp_path / "q.toml", "--input", tmp_path / "1.parquet", "--output", tmp_path / "out.csv")
+    options = ["--input", tmp_path / "1.parquet", "--output", tmp_path / "out.csv"]
+    arguments = skyband("run", tmp_path / "q.toml", *options, engine=engine)
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
     process = subprocess.Popen(arguments, stderr=theirs, env=environment)
     os.close(theirs)
@@ -102,6 +104,8 @@ def test_a_terminal_gets_a_progress_bar(tmp_path: Path) -> None:
     assert b"200.0k rows" in shown
     assert b"100%" in shown
     assert "━".encode() in shown
+    assert (b"starting Spark" in shown) == (engine == "spark")
+    assert b"WARN" not in shown  # the JVM's greetings
 
 
 def test_standard_output_can_be_piped(tmp_path: Path) -> None:

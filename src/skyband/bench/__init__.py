@@ -1,14 +1,16 @@
 """Benchmarks: `skyband bench NAME` measures, writes the figures, and the page that shows them.
 
-They need the extra `bench` (Polars, DuckDB, matplotlib).
+A benchmark is a module here of its name, with a `Scale` (how much of everything), a `setting` to run in, and
+`EXPERIMENTS`, which yield rows; and a module of its page, with the texts, plots and targets.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +24,13 @@ if TYPE_CHECKING:
     from skyband.bench.measure import Row
     from skyband.bench.targets import Target
 
-BENCHMARKS = {"core": "the engine-free core: time, kept candidates, many queries, files, peers"}
+BENCHMARKS = {
+    "core": "the engine-free core: time, kept candidates, many queries, files, peers",
+    "spark": "the Spark pipeline: speed against scanning and other ways, many queries, where time and memory go",
+}
 RESULTS, DOCS = Path("benchmarks/results"), Path("docs")
-NEEDED = ("polars", "duckdb", "matplotlib")
+NEEDED = {"core": ("polars", "duckdb"), "spark": ("pyspark", "pandas")}
+EXTRAS = {"core": "bench", "spark": "spark,bench"}
 
 
 class BenchmarkError(SkybandError):
@@ -73,20 +79,22 @@ def run(
     """
     _check(name, full, smoke)
     results, docs = (RESULTS, DOCS) if output is None else (Path(output), Path(output))
-    from skyband.bench import core, machine, measure, report, targets  # here: they need the extra
+    from skyband.bench import machine, measure, report  # here: they need the extra
     from skyband.bench.workloads import SEED
 
-    scale = core.Scale.of(full=full, smoke=smoke, data=None if data is None else Path(data))
+    benchmark: Any = import_module(f"skyband.bench.{name}")
+    scale = benchmark.Scale.of(full=full, smoke=smoke, data=None if data is None else Path(data))
     show = console or Console()
-    rows = _measured(core.EXPERIMENTS, scale, show)
+    with benchmark.setting(scale) as setting:
+        rows = _measured(benchmark.EXPERIMENTS, setting, show)
     results.mkdir(parents=True, exist_ok=True)
     csv = results / f"{name}.csv"
     measure.write_rows(rows, csv)
     size = "smoke" if smoke else "full" if full else "default"
-    about = machine.describe() | {"seed": SEED, "size": size, "events": scale.events}
+    about = machine.describe(NEEDED[name]) | {"seed": SEED, "size": size} | setting.about
     csv.with_suffix(".json").write_text(json.dumps(about, indent=2) + "\n")
     page = report.write(csv, docs)
-    found = targets.judge(rows)
+    found = report.page_of(name).judge(rows)
     show.print(_table(found, size))
     show.print(f"Figures: {csv}\nPage: {page}")
     return Outcome(rows, found, csv, page)
@@ -99,21 +107,21 @@ def _check(name: str, full: bool, smoke: bool) -> None:
     if full and smoke:
         msg = "both full and smoke were asked for; choose one"
         raise BenchmarkError(msg)
-    missing = [package for package in NEEDED if importlib.util.find_spec(package) is None]
+    missing = [package for package in (*NEEDED[name], "matplotlib") if importlib.util.find_spec(package) is None]
     if missing:
-        msg = f"benchmarks need {', '.join(missing)}, not installed here; install the extra 'skyband[bench]'"
+        msg = f"benchmarks need {', '.join(missing)}, not installed here; install the extra 'skyband[{EXTRAS[name]}]'"
         raise BenchmarkError(msg)
 
 
-def _measured(experiments: dict[str, Callable[[Any], Any]], scale: Any, console: Console) -> list[Row]:
+def _measured(experiments: dict[str, Callable[[Any], Iterable[Row]]], setting: Any, console: Console) -> list[Row]:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     rows: list[Row] = []
     with Progress(*columns, console=console) as progress:
-        task = progress.add_task("core", total=len(experiments))
+        task = progress.add_task("", total=len(experiments))
         for name, experiment in experiments.items():
             what = (experiment.__doc__ or "").split("\n")[0]
             progress.update(task, description=f"[bold]{name}[/]: {what}")
-            rows += experiment(scale)
+            rows += experiment(setting)
             progress.advance(task)
     return rows
 

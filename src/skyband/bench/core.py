@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from skyband.bench import duckdb_ways, polars_ways, ways
-from skyband.bench.measure import Patience, Row, Timing, side_by_side, timed
+from skyband.bench.measure import Patience, Row, Timing, side_by_side
 from skyband.bench.workloads import SCORES, events, many_queries, one_query, write_parquet
-from skyband.errors import SkybandError
 from skyband.monitor import Monitor
 from skyband.query import Query
 
@@ -51,30 +51,15 @@ class Scale:
             return cls(200_000, (2, 5, 10), 3, 20, Patience(0.0), data)
         return cls(100_000_000, patience=Patience(6.0, 3, 30), data=data) if full else cls(data=data)
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """What the page says about the size."""
+        return {"events": self.events}
+
     def stream(self, scores: str = "uniform", span: int = SPAN, share: int = 1) -> pa.Table:
         """Return a stream of `1 / share` of the events over `span` seconds."""
         rows = self.events // share
         return events(rows, rows / span, scores)
-
-
-class DisagreementError(SkybandError):
-    """Two ways of answering gave different answers: one of them is wrong, and timing it would be pointless."""
-
-
-def check(task: str, named: Mapping[str, ways.Way], source: Any, queries: Sequence[Query], rows: int) -> Iterator[Row]:
-    """Let every way answer, and refuse any that does not find the same ids for the same windows as the first."""
-    wanted: tuple[str, pa.Table] | None = None
-    for name, way in named.items():
-        seconds, result = timed(way(source, queries))
-        found = ways.tidy(result, queries)
-        wanted = wanted or (name, found)
-        if not found.equals(wanted[1]):
-            msg = (
-                f"{task}: {name} and {wanted[0]} give different answers ({found.num_rows} and {wanted[1].num_rows} "
-                "rows); no time is measured until they agree: correct the one that is wrong"
-            )
-            raise DisagreementError(msg)
-        yield _row(Timing([seconds], result), "agreement", "task", task, name, rows)
 
 
 def scores(scale: Scale) -> Iterator[Row]:
@@ -91,7 +76,7 @@ def window(scale: Scale) -> Iterator[Row]:
     timings = _sweep({size: ways.closed_windows(source, one_query(size)) for size in WINDOWS}, scale)
     for size, timing in timings.items():
         half = timings.get(size // 2) if size > WINDOWS[0] else None
-        row = _row(timing, "window", "window_s", size, "skyband", source.num_rows)
+        row = ways.row(timing, "window", "window_s", size, "skyband", source.num_rows)
         row = replace(row, kept=most_kept(source, one_query(size), scale.samples))
         yield row if half is None else replace(row, ratio=timing.best / half.best, baseline="half the window")
 
@@ -104,7 +89,7 @@ def order(scale: Scale) -> Iterator[Row]:
         {(k, size): ways.closed_windows(sources[k], one_query(size)) for size in sizes for k in sources}, scale
     )
     for (kind, size), timing in timings.items():
-        row = _row(timing, "order", "window_s", size, f"skyband, {kind}", sources[kind].num_rows)
+        row = ways.row(timing, "order", "window_s", size, f"skyband, {kind}", sources[kind].num_rows)
         ratio = timing.best / timings["uniform", size].best
         yield replace(row, ratio=ratio, baseline="skyband, uniform")
 
@@ -121,7 +106,7 @@ def queries(scale: Scale) -> Iterator[Row]:
         }
         timings = _sweep(jobs, scale)
         for (name, count), timing in timings.items():
-            row = _row(timing, "queries", "queries", count, f"{name}, k up to {top:,}", source.num_rows)
+            row = ways.row(timing, "queries", "queries", count, f"{name}, k up to {top:,}", source.num_rows)
             yield replace(row, ratio=timing.best / timings[name, 1].best, baseline="one query")
 
 
@@ -131,7 +116,7 @@ def ks(scale: Scale) -> Iterator[Row]:
     sizes = [10**i for i in range(5)]
     timings = _sweep({k: ways.skyband(source, one_query(k=k)) for k in sizes}, scale)
     for k, timing in timings.items():
-        row = _row(timing, "k", "k", k, "skyband", source.num_rows)
+        row = ways.row(timing, "k", "k", k, "skyband", source.num_rows)
         yield replace(row, ratio=timing.best / timings[100].best, baseline="k = 100")
 
 
@@ -151,7 +136,7 @@ def parquet(scale: Scale) -> Iterator[Row]:
         answering = {name: way for name, way in named.items() if not name.startswith("pyarrow")}
         small = scale.stream(share=100)
         few = write_parquet(small, Path(temporary) / "small")
-        yield from check("parquet", answering, few, one_query(), small.num_rows)
+        yield from ways.check("parquet", answering, few, one_query(), small.num_rows)
         yield from _compare("parquet", "queries", 1, named, paths, one_query(), scale, "skyband", scale.events)
 
 
@@ -173,7 +158,7 @@ MANY = {name: SMART[name] for name in ("skyband", "polars panes", "duckdb panes"
 def peers(scale: Scale) -> Iterator[Row]:
     """One query: the smartest peers; loops over windows with a tenth of the events; our baseline with a hundredth."""
     small = scale.stream(share=100)
-    yield from check("one query", SMART | LOOPS | {"naive": ways.naive}, small, one_query(), small.num_rows)
+    yield from ways.check("one query", SMART | LOOPS | {"naive": ways.naive}, small, one_query(), small.num_rows)
     plan = (("one query", SMART, 1), ("one query, loops", LOOPS, 10))
     baseline: dict[str, ways.Way] = {"skyband": ways.skyband, "naive": ways.naive}
     for value, named, share in (*plan, ("one query, naive", baseline, 100)):
@@ -185,10 +170,11 @@ def many(scale: Scale) -> Iterator[Row]:
     """Many queries at once, k up to 1,000; the peers share panes of 10 s."""
     group = many_queries(scale.many, (10, 1000), grain=10)
     small = scale.stream(share=100)
-    yield from check("many queries", MANY, small, group[:10], small.num_rows)
+    yield from ways.check("many queries", MANY, small, group[:10], small.num_rows)
     yield from _compare("peers", "task", "many queries", MANY, scale.stream(), group, scale, "skyband")
 
 
+setting = nullcontext  # it runs anywhere
 EXPERIMENTS: dict[str, Callable[[Scale], Iterator[Row]]] = {
     "pass": scores,
     "window": window,
@@ -228,16 +214,5 @@ def _compare(
 ) -> Iterator[Row]:  # fmt: skip
     timings = side_by_side({name: way(source, queries) for name, way in named.items()}, scale.patience)
     for name, timing in timings.items():
-        row = _row(timing, experiment, parameter, value, name, rows or source.num_rows)
+        row = ways.row(timing, experiment, parameter, value, name, rows or source.num_rows)
         yield replace(row, ratio=timing.best / timings[baseline].best, baseline=baseline)
-
-
-def _row(timing: Timing, experiment: str, parameter: str, value: object, way: str, rows: int) -> Row:
-    found = timing.result
-    if isinstance(found, Mapping):
-        size: dict[str, Any] = {"answer_rows": sum(len(table) for table in found.values())}
-    elif isinstance(found, list):
-        size = {"answers": sum(map(len, found)), "answer_rows": sum(part.rows for part in found)}
-    else:
-        size = {}
-    return timing.row(experiment, parameter, value, way, rows, **size)

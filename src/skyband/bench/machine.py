@@ -5,23 +5,24 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("skyband", "numpy", "numba", "pyarrow", "polars", "duckdb")
+COMMON = ("skyband", "numpy", "numba", "pyarrow")
 
 
-def describe() -> dict[str, Any]:
-    """Return versions, processor, cores, memory, commit and date.
+def describe(packages: Sequence[str] = ()) -> dict[str, Any]:
+    """Return versions, also of more packages than ours and those it needs; processor, cores, memory, commit, date.
 
     Examples
     --------
     >>> sorted(describe())
     ['commit', 'cores', 'date', 'memory_gb', 'processor', 'system', 'versions']
     """
-    versions = {"python": platform.python_version()} | {name: metadata.version(name) for name in PACKAGES}
+    versions = {"python": platform.python_version()} | {name: metadata.version(name) for name in (*COMMON, *packages)}
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "commit": _commit(),
@@ -62,3 +63,12 @@ def _memory_gb() -> int | None:
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
     except (AttributeError, ValueError, OSError):
         return None
+
+
+def resident() -> int | None:
+    """Return how many bytes of memory this process holds; None where the system does not say."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:")), None)

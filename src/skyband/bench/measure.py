@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from math import inf
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -20,7 +21,8 @@ class Row:
     """One measured figure.
 
     `ratio` is the seconds of this row over those of `baseline`, a way or a value of the same experiment. `kept` is
-    the most candidates kept at any time; `answers` and `answer_rows` say what came out. None: not measured.
+    the most candidates kept at any time; `answers` and `answer_rows` say what came out; `amount` is what is counted
+    where it is not seconds that matter, such as bytes. None: not measured.
     """
 
     experiment: str
@@ -37,6 +39,7 @@ class Row:
     kept: int | None = None
     answers: int | None = None
     answer_rows: int | None = None
+    amount: float | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Timing:
         """Return the row of this timing."""
         return Row(
             experiment, parameter, str(value), way, rows, self.best, statistics.median(self.seconds),
-            len(self.seconds), rows / self.best, **more,
+            len(self.seconds), rows / self.best if self.best else inf, **more,
         )  # fmt: skip
 
 
@@ -128,11 +131,13 @@ def timed(job: Job) -> tuple[float, Any]:
 
 
 def write_rows(rows: Iterable[Row], path: Path) -> None:
-    """Write rows as CSV."""
+    """Write rows as CSV, without the columns that are empty in all of them."""
+    lines = [asdict(row) for row in rows]
+    names = [field.name for field in fields(Row) if any(line[field.name] is not None for line in lines)]
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")
+        writer = csv.DictWriter(file, names, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
+        writer.writerows(lines)
 
 
 def read_rows(path: Path) -> list[Row]:

@@ -4,110 +4,88 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from skyband.bench import plots
 from skyband.bench.measure import Row, read_rows
-from skyband.bench.targets import judge
+from skyband.bench.targets import Target
 
-METHOD = """\
-## Method
-
-- **The stream**: {events:,} events in memory as Arrow columns (`time`, `id`, `score`), in order of time, spread over
-  2,000 seconds of event time; scores are uniform random numbers where nothing else is said, ids never repeat.
-- **The query**: the best 100 of the last 600 seconds, every 10 seconds; every window that contains an event is
-  answered. Times run from registering the queries to the last answer, with all ids, scores and times as columns.
-- **Ratios within one run**: what is compared runs in turn (A B A B …), so that whatever disturbs the machine hits all
-  alike. The figures are of the fastest round; the median is in the raw rows.
-- **Warm-up is excluded**: each way runs once or twice before it is timed. Skyband compiles its kernels when they are
-  first used (some seconds, once per installation; then they are loaded from a cache): not in these figures.
-- **Same answers**: before anything is timed, all ways answer a hundredth of the stream; ids of every window must agree,
-  else the benchmark stops. Peers get their data in their own form for free (DuckDB a native table, Polars a frame), are
-  told that the stream is sorted, and owe no rule for ties.
-- **Windows of growing size** run over the same number of events spread over more event time (20,000 s; in falling
-  order 10,000 s and a tenth of the events), so that the largest still fit; only windows that end within the stream are
-  answered, so their number does not depend on their size.
-"""
-
-RUN_IT = """\
-## Run it yourself
-
-```
-pip install 'skyband[bench]'
-skyband bench core            # some minutes
-skyband bench core --smoke    # some seconds, only to see that it works
-skyband bench core --full     # larger, more repeats
-```
-
-Raw rows: `benchmarks/results/core.csv`, versions and machine in `core.json` beside it.
-"""
-
-LEFT_OUT = """\
-## Left out
-
-Spark and Flink are engines for many machines; one process over columns in memory says little about them. They will be
-compared where they are at home, over files and topics, in a benchmark of their own. Systems that keep views fresh
-(RisingWave, Materialize, Feldera) need the data inside a server; a fair comparison takes one, and is left for later.
-"""
-
-SECTIONS = {
-    "pass": "One query against one pass over the scores",
-    "window": "The size of the window",
-    "order": "Falling scores, the worst case",
-    "queries": "Many queries",
-    "k": "The size of the answer",
-    "parquet": "Parquet files",
-    "peers": "One query, other ways",
-    "many": "A hundred queries, other ways",
-}
-TEXTS = {
-    "pass": """\
-What one query costs, in passes of `np.flatnonzero(score > t)` over the same column; `t` lets through as many events as
-the panes' best 100 together.""",
-    "window": """\
-Doubling the window should cost next to nothing: what is kept grows with the logarithm of the window.""",
-    "order": """\
-When every event is worse than all before it, none ever beats another: the best 100 of every pane must be kept until
-they expire.""",
-    "queries": """\
-Random queries (size 100–1,000 s, slide 10–100 s in whole seconds, k from 10) over one stream. With whole seconds the
-panes are one second long. Rows of answers are references to events, which several answers share; *skyband* makes
-all columns from them, as everywhere on this page, *by reference* leaves that to whoever needs them.""",
-    "k": "One query, k from 1 to 10,000.",
-    "parquet": """\
-The same stream in 20 files (Snappy): one query over them, against only reading the three columns with PyArrow, and
-against the peers. *panes* reads twice (each pane's k-th score, then the events that reach it), *one pass* aggregates
-structs, *from memory* reads everything first.""",
-    "peers": """\
-*panes*: each pane's best first, then windows over these. *loop*: one query per window, with a tenth of the events.
-*naive*: Skyband's own baseline, which sorts every window, with a hundredth of the events.""",
-    "many": """\
-Sizes 100–1,000 s and slides 10–100 s in tens of seconds, k from 10 to 1,000. The peers compute the best 1,000 of each
-10 s once and share them among all queries.""",
-}
 NOTE = "<!-- Written by skyband.bench.report from the raw rows; to change it, run the benchmark. -->"
+FIGURES = ("way", "events", "seconds", "M events/s", "ratio", "against")
+COLUMNS: dict[str, Callable[[Row], str]] = {
+    "way": lambda row: row.way,
+    "phase": lambda row: row.way,
+    "events": lambda row: f"{row.rows:,}",
+    "seconds": lambda row: f"{row.seconds_min:.4f}",
+    "median seconds": lambda row: f"{row.seconds_median:.3f}",
+    "repeats": lambda row: str(row.repeats),
+    "M events/s": lambda row: f"{row.events_per_s / 1e6:,.3g}",
+    "ratio": lambda row: "" if row.ratio is None else f"{row.ratio:.2f}",
+    "share": lambda row: "" if row.ratio is None else f"{row.ratio:.2%}",
+    "against": lambda row: row.baseline,
+    "kept": lambda row: f"{row.kept:,}" if row.kept else "",
+    "number": lambda row: f"{row.amount:,.0f}" if row.amount is not None else "",
+    "MB": lambda row: f"{row.amount / 1e6:,.3f}" if row.amount is not None else "",
+}
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section of a page: what it shows, of which rows, as a picture and as a table with these columns."""
+
+    title: str
+    text: str
+    plot: Callable[[Sequence[Row], Path], None]
+    shows: Callable[[Row], bool]
+    columns: Sequence[str] = FIGURES
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a benchmark's page says beside the figures; its sections are named as their pictures."""
+
+    file: str
+    title: str
+    method: str
+    run_it: str
+    sections: dict[str, Section]
+    closing: str
+    judge: Callable[[Sequence[Row]], list[Target]]
+
+
+def only(experiment: str) -> Callable[[Row], bool]:
+    """Return what picks the rows of an experiment."""
+    return lambda row: row.experiment == experiment
+
+
+def page_of(benchmark: str) -> Page:
+    """Return the page of a benchmark."""
+    page: Page = import_module(f"skyband.bench.{benchmark}_page").PAGE
+    return page
 
 
 def write(csv: Path, docs: Path) -> Path:
-    """Write ``benchmarks.md`` and its plots into a folder; return the page."""
-    rows = read_rows(csv)
+    """Write the page of the benchmark that the file is named after, and its plots, into a folder; return the page."""
+    page, rows = page_of(csv.stem), read_rows(csv)
     about = json.loads(csv.with_suffix(".json").read_text())
-    drawn = plots.draw(rows, docs / "benchmarks")
+    targets = (target.cells for target in page.judge(rows))
     parts = [
-        f"# Benchmarks\n\n{NOTE}",
+        f"# {page.title}\n\n{NOTE}",
         _warning(about),
-        METHOD.format(**about),
+        page.method.format(**about),
         _machine(about),
-        RUN_IT,
-        "## Targets\n\n" + _table(("target", "measured", "promised", ""), (target.cells for target in judge(rows))),
-        *(_section(path.stem, rows) for path in drawn),
-        LEFT_OUT,
+        page.run_it,
+        "## Targets\n\n" + _table(("target", "measured", "promised", ""), targets),
+        *(_section(name, section, rows, docs / "benchmarks") for name, section in page.sections.items()),
+        page.closing,
     ]
-    page = docs / "benchmarks.md"
-    page.write_text("\n\n".join(part.strip() for part in parts if part) + "\n")
-    return page
+    path = docs / page.file
+    path.write_text("\n\n".join(part.strip() for part in parts if part) + "\n")
+    return path
 
 
 def _warning(about: dict[str, Any]) -> str:
@@ -125,27 +103,17 @@ def _machine(about: dict[str, Any]) -> str:
     )
 
 
-def _section(name: str, rows: Sequence[Row]) -> str:
-    title, text = SECTIONS[name], TEXTS[name]
-    found = [row for row in rows if row.experiment == plots.EXPERIMENT_OF.get(name, name)]
-    if name in ("peers", "many"):
-        found = [row for row in found if (row.value == "many queries") == (name == "many")]
-    return f"## {title}\n\n{text}\n\n![{title}](benchmarks/{name}.svg)\n\n{_figures(found)}"
-
-
-def _figures(rows: Sequence[Row]) -> str:
-    kept = any(row.kept for row in rows)
-    head = (rows[0].parameter, "way", "events", "seconds", "M events/s", "ratio", "against") + (
-        ("kept",) if kept else ()
-    )
-    lines = (
-        (
-            row.value, row.way, f"{row.rows:,}", f"{row.seconds_min:.4f}", f"{row.events_per_s / 1e6:,.3g}",
-            "" if row.ratio is None else f"{row.ratio:.2f}", row.baseline,
-        ) + ((f"{row.kept:,}",) if row.kept else ())
-        for row in rows
-    )  # fmt: skip
-    return _table(head, lines)
+def _section(name: str, section: Section, rows: Sequence[Row], folder: Path) -> str:
+    """Draw the section's picture and return its text; empty if nothing was measured for it."""
+    shown = [row for row in rows if section.shows(row)]
+    if not shown:
+        return ""
+    path = folder / f"{name}.svg"
+    plots.draw(section.plot, shown, path)
+    head = (shown[0].parameter, *section.columns)
+    lines = ((row.value, *(COLUMNS[column](row) for column in section.columns)) for row in shown)
+    picture = f"![{section.title}]({folder.name}/{path.name})"
+    return f"## {section.title}\n\n{section.text}\n\n{picture}\n\n{_table(head, lines)}"
 
 
 def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

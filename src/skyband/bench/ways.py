@@ -7,7 +7,7 @@ of `window` (number w: the window starts at w slides), `id` and `score`; `tidy` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,8 +17,9 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 
 from skyband.answer import Answers
-from skyband.bench.measure import Job
+from skyband.bench.measure import Job, Row, Timing, timed
 from skyband.bench.workloads import COLUMNS
+from skyband.errors import SkybandError
 from skyband.files import stream as files
 from skyband.local import run
 from skyband.monitor import Monitor
@@ -154,3 +155,35 @@ def _our_ids(block: Any) -> tuple[Any, Any, Any]:
     sizes = np.diff(block.offsets)
     names = np.array(block.names)[block.query]
     return np.repeat(names, sizes), np.repeat(block.start, sizes), block.id
+
+
+class DisagreementError(SkybandError):
+    """Two ways of answering gave different answers: one of them is wrong, and timing it would be pointless."""
+
+
+def check(task: str, named: Mapping[str, Way], source: Any, queries: Sequence[Query], rows: int) -> Iterator[Row]:
+    """Let every way answer, and refuse any that does not find the same ids for the same windows as the first."""
+    wanted: tuple[str, pa.Table] | None = None
+    for name, way in named.items():
+        seconds, result = timed(way(source, queries))
+        found = tidy(result, queries)
+        wanted = wanted or (name, found)
+        if not found.equals(wanted[1]):
+            msg = (
+                f"{task}: {name} and {wanted[0]} give different answers ({found.num_rows} and {wanted[1].num_rows} "
+                "rows); no time is measured until they agree: correct the one that is wrong"
+            )
+            raise DisagreementError(msg)
+        yield row(Timing([seconds], result), "agreement", "task", task, name, rows)
+
+
+def row(timing: Timing, experiment: str, parameter: str, value: object, way: str, rows: int) -> Row:
+    """Return the row of a timing, with the size of what the way returned."""
+    found = timing.result
+    if isinstance(found, Mapping):
+        size: dict[str, Any] = {"answer_rows": sum(len(table) for table in found.values())}
+    elif isinstance(found, list):
+        size = {"answers": sum(map(len, found)), "answer_rows": sum(part.rows for part in found)}
+    else:
+        size = {}
+    return timing.row(experiment, parameter, value, way, rows, **size)

@@ -85,11 +85,11 @@ def many_queries(count: int, k: tuple[int, int], grain: int = 1) -> list[Query]:
     ]
 
 
-def write_parquet(table: pa.Table, folder: Path) -> list[Path]:
+def write_parquet(table: pa.Table, folder: Path, files: int = FILES) -> list[Path]:
     """Cut a table into Parquet files (Snappy, PyArrow's defaults) in a folder; files that fit are left as they are."""
     folder.mkdir(parents=True, exist_ok=True)
-    rows = -(-table.num_rows // FILES)
-    paths = [folder / f"events-{table.num_rows}-{i:02}.parquet" for i in range(FILES)]
+    rows = -(-table.num_rows // files)
+    paths = [folder / f"events-{table.num_rows}-{i:02}.parquet" for i in range(files)]
     for i, path in enumerate(paths):
         if not path.exists():
             pq.write_table(table.slice(i * rows, rows), path)

@@ -212,7 +212,7 @@ class Checkpoint:
         file = self._planned(batch)
         if not file.exists():
             last = (_numbers(self.root / "commands") or [0])[-1]
-            self._write(file, str(last).encode())
+            self._write(file, str(last).encode(), durable=False)
         return int(file.read_bytes())
 
     def _planned(self, batch: int) -> Path:
@@ -249,9 +249,10 @@ class Checkpoint:
         try:
             found = json.loads(file.read_bytes())
         except ValueError:
+            found = None
+        if not isinstance(found, dict):
             msg = f"{str(file)!r} is damaged; restore the checkpoint from a backup, or choose an empty folder"
-            raise SnapshotError(msg) from None
-        assert isinstance(found, dict)
+            raise SnapshotError(msg)
         return found
 
     def _write(self, file: Path, content: bytes, durable: bool = True) -> None:

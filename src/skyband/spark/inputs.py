@@ -10,7 +10,7 @@ folder of links, and gets them one after the other: see `Feed`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,7 @@ _ZONED = "[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _TO_THE_MINUTE = "([T ][0-9]{2}:[0-9]{2})(Z|[+-].*)?$"
 
 
-def read_stream(session: SparkSession, folder: Path, stream: Stream) -> DataFrame:
+def read_stream(session: SparkSession, folder: Path, stream: Stream, time: str) -> DataFrame:
     """Return the files that come into a folder as a streaming DataFrame.
 
     Parameters
@@ -51,24 +51,37 @@ def read_stream(session: SparkSession, folder: Path, stream: Stream) -> DataFram
         Where files, or links to them, will appear; it must exist.
     stream
         The same files as the local engine sees them.
+    time
+        The column of event times.
     """
     first = stream.files[0]
     kind, reader = format_of(first), session.readStream.option("maxFileAge", FOREVER).option("mode", "FAILFAST")
     if kind is PARQUET:
         stored = _parquet_types(first, stream.stored)
         raw = reader.schema(_ddl_of(stored)).parquet(str(folder))
-        columns = [_from_parquet(name, stored[name], stream.schema.field(name).type) for name in stored]
+        columns = [_from_parquet(name, stored[name], stream.schema.field(name).type, time) for name in stored]
     elif kind is CSV:
         places = stream.check(first).names
-        raw = reader.options(**CSV_OPTIONS).schema(_ddl_of(dict.fromkeys(map(str, range(len(places))), "STRING")))
-        raw = raw.csv(str(folder))
-        columns = [_from_text(quoted(str(places.index(f.name))), f.type, _NOTHING) for f in stream.schema]
+        texts = _ddl_of(dict.fromkeys(_different(places), "STRING"))
+        raw = reader.options(**CSV_OPTIONS).schema(texts).csv(str(folder))
+        columns = [_from_text(quoted(name), stream.schema.field(name).type, _NOTHING) for name in stream.schema.names]
     else:
         stored = {field.name: _ddl(field.type, field.name) for field in stream.stored}
         raw = reader.schema(_ddl_of(stored)).json(str(folder))
         columns = [_from_json(name, stored[name], stream.schema.field(name).type) for name in stored]
     names = map(quoted, stream.schema.names)
     return raw.selectExpr(*(f"{column} AS {name}" for column, name in zip(columns, names, strict=True)))
+
+
+def _different(names: Sequence[str]) -> list[str]:
+    """Give columns of the same name, which no query can use, different ones.
+
+    Examples
+    --------
+    >>> _different(["a", "b", "a"])
+    ['a', 'b', 'a (2)']
+    """
+    return [name if names.index(name) == place else f"{name} ({place})" for place, name in enumerate(names)]
 
 
 # Types.
@@ -122,12 +135,12 @@ _NOTHING = f"{{0}} IN ({_WORDS})"
 """What stands for nothing in a CSV file, but in a column of text."""
 
 
-def _from_parquet(name: str, stored: str, wanted: pa.DataType) -> str:
+def _from_parquet(name: str, stored: str, wanted: pa.DataType, time: str) -> str:
     column = quoted(name)
     if pa.types.is_timestamp(wanted) and stored == "BIGINT":  # Spark has no nanoseconds
         instant = f"timestamp_micros(({column} - pmod({column}, 1000L)) div 1000L)"
         return instant if wanted.tz else f"cast({instant} AS TIMESTAMP_NTZ)"
-    if pa.types.is_uint64(wanted):
+    if pa.types.is_uint64(wanted) and name == time:
         return f"cast({column} AS BIGINT)"
     return _from_json(name, stored, wanted)
 

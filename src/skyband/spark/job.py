@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time as clock
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -82,15 +82,14 @@ class _Run:
     stream: Stream
     feed: Feed
     watch: Watch
-    report: Report = field(default_factory=Report)
-    batches: dict[int, dict[str, Any]] = field(default_factory=dict)  # Spark's progress, by batch
+    tally: Tally = field(default_factory=lambda: Tally())
 
     def go(self, spark: SparkSession) -> Report:
         """Read all files, then write all answers."""
         began, job = clock.perf_counter(), self.job
         with _reasons():
             handle = start(
-                read_stream(spark, self.folder / INPUT, self.stream), job.queries,
+                read_stream(spark, self.folder / INPUT, self.stream, job.source.time), job.queries,
                 time=job.source.time, id=job.source.id, time_unit=job.source.time_unit,
                 watermark=job.watermark, algorithm=job.algorithm, checkpoint=self.folder,
                 sink=Files(self.folder / ANSWERS),
@@ -101,9 +100,10 @@ class _Run:
             self._read(handle)
         finally:
             handle.stop()
-        self._write(handle)
-        self.report.seconds = clock.perf_counter() - began
-        return self.report
+        report = self.tally.report
+        self._write(handle, report)
+        report.seconds = clock.perf_counter() - began
+        return report
 
     # Reading.
 
@@ -117,49 +117,29 @@ class _Run:
         for batch in self.feed.batches(1 if ordered else BATCH_BYTES):
             self._wait(handle, done / size, batch)
             done += size_of(batch)
-            self._note(handle)
-            self.watch.seen(self.report, done / size)
+            self.tally.note(handle)
+            self.watch.seen(self.tally.report, done / size)
 
     def _wait(self, handle: Handle, share: float, files: Sequence[Path]) -> None:
-        """Wait until all that was given has been read; this thread stays free for signals."""
-        with _reasons(replace(self.stream, files=tuple(files))), ThreadPoolExecutor(1, "skyband-wait") as pool:
-            reading = pool.submit(handle.processAllAvailable)
-            try:
-                while not wait([reading], REFRESH).done:
-                    self.watch.seen(self.report, share)
-            except BaseException:
-                handle.stop()  # or the thread would go on waiting
-                raise
-            reading.result()
-
-    def _note(self, handle: Handle) -> None:
-        """Add up the numbers of the batches of this run."""
-        self.batches |= {entry["batchId"]: entry for entry in handle.recentProgress if entry["skyband"]}
-        found = self.batches.values()
-        ours = [entry["skyband"] for entry in found]
-        report = self.report
-        report.rows = sum(entry["numInputRows"] // entry["skyband"]["passes"] for entry in found)
-        report.late, report.partly_late = sum(e["late"] for e in ours), sum(e["partlyLate"] for e in ours)
-        report.rejected, report.answers = sum(e["rejected"] for e in ours), sum(e["answers"] for e in ours)
-        for entry in ours:
-            report.keep(entry["kept"], entry["bound"])
+        with _reasons(replace(self.stream, files=tuple(files))):
+            catch_up(handle, lambda: self.watch.seen(self.tally.report, share))
 
     # Writing.
 
-    def _write(self, handle: Handle) -> None:
+    def _write(self, handle: Handle, report: Report) -> None:
         """Make the output files of what was kept in the checkpoint folder."""
         queries, last = self._queries(handle), handle.finish()
         with outputs() as opened:
             answers = self.job.open_answers(opened, queries, self.stream.schema)
             names = pa.array([query.name for query in queries], pa.string())
-            for table in _kept(self.folder / ANSWERS):
+            for table in kept(self.folder / ANSWERS):
                 answers.write(fit_table(table.filter(pc.is_in(table["query"], names)), answers.schema))
             answers.write(fit(last, answers.schema))
             for path, name in ((self.job.late, LATE), (self.job.rejected, REJECTED)):
                 if path is not None:
                     _copy(self.folder / name, opened.open(path, self.stream.schema))
-        self.report.answers += len(last)
-        self.report.written = answers.rows
+        report.answers += len(last)
+        report.written = answers.rows
 
     def _queries(self, handle: Handle) -> list[Query]:
         """Return the queries that the stream serves now, those of the job first; all of these must be among them."""
@@ -173,16 +153,54 @@ class _Run:
         return [*self.job.queries, *more]
 
 
-def _kept(folder: Path) -> Iterator[pa.Table]:
+def _copy(folder: Path, output: Output) -> None:
+    for table in kept(folder):
+        output.write(fit_table(table, output.schema))
+
+
+def kept(folder: Path) -> Iterator[pa.Table]:
     """Yield what a sink of files has written, in order."""
     for file in sorted(folder.glob("batch-*.parquet")):
         for batch in pq.ParquetFile(file).iter_batches():
             yield pa.Table.from_batches([batch])
 
 
-def _copy(folder: Path, output: Output) -> None:
-    for table in _kept(folder):
-        output.write(fit_table(table, output.schema))
+def catch_up(handle: Handle, meanwhile: Callable[[], None]) -> None:
+    """Wait until a stream has read all that is there; this thread stays free for signals and for something else."""
+    with ThreadPoolExecutor(1, "skyband-wait") as pool:
+        reading = pool.submit(handle.processAllAvailable)
+        try:
+            while not wait([reading], REFRESH).done:
+                meanwhile()
+        except BaseException:
+            handle.stop()  # or the thread would go on waiting
+            raise
+        reading.result()
+
+
+def _rows(entry: dict[str, Any]) -> int:
+    """Return how many rows Spark read, each as often as it was read."""
+    return sum(source["numInputRows"] for source in entry["sources"])
+
+
+class Tally:
+    """Adds up the progress of a stream's batches."""
+
+    def __init__(self) -> None:
+        self.report = Report()
+        self.batches: dict[int, dict[str, Any]] = {}
+
+    def note(self, handle: Handle) -> None:
+        """Take note of the batches that have ended since the last time."""
+        self.batches |= {entry["batchId"]: entry for entry in handle.recentProgress if entry["skyband"]}
+        found, report = self.batches.values(), self.report
+        ours = [entry["skyband"] for entry in found]
+        report.rows = sum(_rows(entry) // entry["skyband"]["passes"] for entry in found)
+        report.late, report.partly_late = sum(e["late"] for e in ours), sum(e["partlyLate"] for e in ours)
+        report.rejected, report.answers = sum(e["rejected"] for e in ours), sum(e["answers"] for e in ours)
+        report.seconds = sum(e["seconds"]["all"] for e in ours)
+        for entry in ours:
+            report.keep(entry["kept"], entry["bound"])
 
 
 @contextmanager

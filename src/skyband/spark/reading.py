@@ -78,16 +78,22 @@ class Reader:
     def __init__(self, source: Source, schema: pa.Schema, whole: bool = False) -> None:
         self.source, self.schema, self.whole = source, schema, whole
         self.time, self.id = columns.event_time_sql(source, schema), columns.quoted(source.id)
-        self.sample = f"(pmod(hash({columns.quoted(source.time)}, {self.id}), {EVERY}) = 0)"
+        self.sample = f"({_mixed(self.time, self.id, schema.field(source.id).type)} & {EVERY - 1}L) = 0"
         self.outlook = Outlook()
         self.scores: dict[str, dict[Any, Scores]] = {}
         self.generosity: dict[str, float] = {}
+        self._known: tuple[list[Any], list[Any]] = ([], [])
 
     def needed(self, monitor: Monitor) -> list[Any]:
-        """Return the columns that the monitor needs."""
-        groups = monitor.groups
-        carried = self.schema.names if self.whole else [name for group in groups for name in group.intake.select]
-        return columns.needed(self.source, self.schema, [group.ranking for group in groups], carried)
+        """Return the columns that the monitor needs, and which rows are of the sample."""
+        from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+        groups = [(group.ranking, group.intake.select) for group in monitor.groups]
+        if groups != self._known[0]:
+            carried = self.schema.names if self.whole else [name for _, select in groups for name in select]
+            found = columns.needed(self.source, self.schema, [ranking for ranking, _ in groups], carried)
+            self._known = (groups, [*found, F.expr(self.sample).alias(SAMPLE)])
+        return self._known[1]
 
     def read(self, df: DataFrame, monitor: Monitor) -> Reading:
         """Take a batch into the monitor."""
@@ -140,13 +146,14 @@ class _Batch:
             self._take(self._collect("true"))
             return
         with self.reading.phase("plan"):
-            wanted = [f"{self.reader.time} >= {constant(tail, self.reader.time)}", self.reader.sample]
-            wanted.append(f"{self.reader.id} IS NULL")
+            wanted = []
             for number, group in enumerate(self.monitor.groups):
                 name = str(group.ranking)
                 scores, generosity = self.reader.scores.get(name, {}), self.reader.generosity.get(name, USUAL)
                 self.thresholds[number] = Thresholds.of(group, low, tail, scores, generosity)
                 wanted.append(self._reaching(number, f"{number}", group.answered_to))
+            wanted.append(f"{self.reader.time} >= {constant(tail, self.reader.time)}")
+            wanted += [self.reader.sample, f"isnull({self.reader.id})"]
             self.reading.guesses = sum(t.guesses for t in self.thresholds if t is not None)
             self.seen = " OR ".join(wanted)
         self._take(self._collect(self.seen))
@@ -158,7 +165,8 @@ class _Batch:
         if thresholds is None:
             return f"({where})"
         self.df, bar = thresholds.apply(self.df, self.reader.time, part, name, low)
-        return f"({where} AND coalesce({merit} >= {bar}, true))"
+        reaches = f"({merit} >= {bar} OR isnull({merit}) OR isnull({self.reader.time}))"
+        return reaches if where == "true" else f"({where} AND {reaches})"
 
     def settle(self, tail: int) -> bool:
         """Read again where guesses were too high, until none is; tell whether hardly any was."""
@@ -220,8 +228,7 @@ class _Batch:
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
         with self.reading.phase("plan"):
-            needed = [*self.reader.needed(self.monitor), F.expr(self.reader.sample).alias(SAMPLE)]
-            chosen = self.df.where(F.expr(wanted)).select(*needed)
+            chosen = self.df.where(F.expr(wanted)).select(*self.reader.needed(self.monitor))
         self.reading.passes += 1
         with self.reading.phase("scan"):
             table = chosen.toArrow()
@@ -272,6 +279,12 @@ class _Batch:
             fresh = good
         span = int(np.ptp(moment[fresh])) if fresh.any() else 0
         return {str(g.ranking): _spread(g, batch, moment, fresh, span) for g in self.monitor.groups}
+
+
+def _mixed(time: str, id_: str, kind: pa.DataType) -> str:
+    """Return a number, as SQL, whose last bits look random: cheaper than a hash, and it cannot overflow."""
+    number = f"cast({id_} AS BIGINT)" if pa.types.is_integer(kind) else f"cast(hash({id_}) AS BIGINT)"
+    return f"({time} ^ shiftright({time}, 10) ^ shiftright({time}, 20) ^ {number} ^ shiftright({number}, 9))"
 
 
 def _spread(group: Group, batch: pa.RecordBatch, time: IntArray, fresh: BoolArray, span: int) -> dict[Any, Scores]:

@@ -26,7 +26,9 @@ LEAST, MOST = 1 << 30, 8 << 30  # bytes for the JVM
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "true",
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+    "spark.sql.streaming.numRecentProgressUpdates": "10",  # they are looked at after every batch
     "spark.sql.legacy.parquet.nanosAsLong": "true",  # else files with nanoseconds, as pandas writes, cannot be read
 }
 """What every session of ours has, wherever it runs."""
@@ -46,8 +48,11 @@ def session(master: str | None = None, remote: str | None = None) -> Iterator[Sp
         A Spark Connect server instead (``"sc://host:15002"``).
     """
     _check_pyspark()
+    from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they print errors that are caught and told
+        PySparkLogger.getLogger(name).disabled = True
     running = SparkSession.getActiveSession() if remote is None else None
     if running is not None:  # someone else's: it keeps its own settings, and is not stopped
         yield _with_settings(running.newSession())

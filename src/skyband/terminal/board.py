@@ -15,8 +15,8 @@ from rich.text import Text
 
 from skyband.answer import Answer, Moment, Row
 from skyband.changes import difference
+from skyband.files.job import Report
 from skyband.query import Query
-from skyband.stats import Stats
 from skyband.terminal.progress import short
 
 NARROWEST = 40
@@ -34,16 +34,27 @@ class Standing:
     rows: Sequence[Row] = ()
     moves: dict[tuple[object, int], str] = field(default_factory=dict)
     until: Moment | None = None
+    why: str | None = None
 
-    def update(self, answer: Answer) -> None:
-        """Take over an answer, and note what moved since the one before."""
-        changes = difference(self.rows, answer.rows, by_id=self.query.distinct is not None)
+    def update(self, rows: Sequence[Row], until: Moment, why: str | None = None) -> None:
+        """Take over an answer, and note what moved since the one before.
+
+        Parameters
+        ----------
+        rows
+            The answer.
+        until
+            The end of its window.
+        why
+            Why it is not exact, if it is not.
+        """
+        changes = difference(self.rows, rows, by_id=self.query.distinct is not None)
         self.moves = {
             (change.row.partition, change.row.rank): _move(change.previous_rank, change.row.rank)
             for change in changes
             if change.kind in ("entered", "moved")
         }
-        self.rows, self.until = answer.rows, answer.end
+        self.rows, self.until, self.why = rows, until, why
 
 
 def _move(before: int | None, now: int) -> str:
@@ -70,19 +81,23 @@ class Board:
 
     def __init__(self, queries: Sequence[Query]) -> None:
         self.standings = {query.name: Standing(query) for query in queries}
-        self.stats = Stats()
-        self.watermark: int | None = None
+        self.report = Report()
+        self.watermark: Moment | None = None
         self.began = clock.perf_counter()
         self.seconds = 0.0
+
+    def add(self, query: Query) -> None:
+        """Make room for one more query."""
+        self.standings[query.name] = Standing(query)
 
     def update(self, answers: Iterable[Answer]) -> None:
         """Take over answers."""
         for answer in answers:
-            self.standings[answer.query].update(answer)
+            self.standings[answer.query].update(answer.rows, answer.end, answer.why)
 
-    def note(self, stats: Stats, watermark: int | None) -> None:
-        """Take over the numbers."""
-        self.stats, self.watermark = stats, watermark
+    def note(self, report: Report, watermark: Moment | None) -> None:
+        """Take over the numbers; the report's seconds are those that the engine was busy."""
+        self.report, self.watermark = report, watermark
         self.seconds = clock.perf_counter() - self.began
 
     def render(self, width: int, height: int | None = None) -> RenderableType:
@@ -101,14 +116,14 @@ class Board:
         return Group(*lines, self._footer(len(self.standings) - len(standings)))
 
     def _footer(self, hidden: int) -> Text:
-        stats, seconds = self.stats, max(self.seconds, 1e-9)
-        busy = (stats.push_seconds + stats.answer_seconds) / seconds
+        report, seconds = self.report, max(self.seconds, 1e-9)
+        busy = min(1.0, report.seconds / seconds)
         lines = [
-            f"{stats.rows:,} trades, {short(stats.rows / seconds)}/s, engine busy {busy:.0%} of the time",
-            f"watermark {_clock(self.watermark)}, {stats.answers:,} answers"
+            f"{report.rows:,} trades, {short(report.rows / seconds)}/s, engine busy {busy:.0%} of the time",
+            f"watermark {_clock(self.watermark)}, {report.answers:,} answers"
             + (f", {hidden} more queries need a larger window" if hidden else ""),
-            f"{short(stats.kept)} candidates kept, bound {short(stats.bound)}; "
-            f"{stats.late:,} late, {stats.partly_late:,} partly, {stats.rejected:,} rejected",
+            f"{short(report.kept)} candidates kept, bound {short(report.bound)}; "
+            f"{report.late:,} late, {report.partly_late:,} partly, {report.rejected:,} rejected",
         ]
         return Text("\n".join(f" {line}" for line in lines), style="dim", no_wrap=True, overflow="ellipsis")
 
@@ -132,7 +147,7 @@ def _panel(standing: Standing, width: int, rows: int) -> Panel:
             Text(_clock(row.time), style="dim"),
         )
     return Panel(
-        table, title=standing.query.name, title_align="left", subtitle=_until(standing.until), subtitle_align="right",
+        table, title=standing.query.name, title_align="left", subtitle=_until(standing), subtitle_align="right",
         width=width, height=rows + 2, border_style="dim",
     )  # fmt: skip
 
@@ -168,10 +183,12 @@ def _score(score: float) -> str:
     return f"{score / 1e3:.1f}k" if size >= 1e4 else f"{score:.2f}"
 
 
-def _until(until: Moment | None) -> str | None:
+def _until(standing: Standing) -> str | None:
+    until = standing.until
     if until is None:
         return None
-    return f"to event {until:,}" if isinstance(until, int) else f"to {_clock(until)}"
+    end = f"to event {until:,}" if isinstance(until, int) else f"to {_clock(until)}"
+    return f"{standing.why}, {end}" if standing.why else end
 
 
 def _clock(moment: Moment | None) -> str:

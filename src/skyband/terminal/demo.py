@@ -3,40 +3,56 @@
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from rich.console import Console
 from rich.live import Live
 
-from skyband.files.job import answer_schema, fit
-from skyband.files.writers import Output, check, outputs
+from skyband import algorithms
+from skyband.answer import Row
+from skyband.files.job import Report, answer_schema, fit_table
+from skyband.files.writers import check, outputs
 from skyband.monitor import Monitor
 from skyband.query import Query, Window
 from skyband.rows import Source
 from skyband.terminal.board import Board
-from skyband.terminal.progress import compiling
+from skyband.terminal.progress import compiling, starting_spark
 from skyband.terminal.trades import SCHEMA, Market
 
-TICK = 0.1
 SPEED = 30.0  # event time passes so much faster than ours
-DELAY = 5_000_000
+DELAY = 5  # seconds by which trades may be late
 SOURCE = Source("ts", "symbol")
 _WINDOW = Window("3 minutes", slide="10 seconds")
-QUERIES = (
+TIMED = (
     Query("biggest trades", k=10, score="price * volume", window=_WINDOW, select=("venue",)),
     Query("sharpest moves, %", k=10, score="100 * abs(price / previous - 1)", window=_WINDOW, distinct="best"),
     Query("winners now, %", k=10, score="100 * (price / open - 1)", window=_WINDOW, distinct="latest"),
     Query("losers now, %", k=10, score="100 * (price / open - 1)", window=_WINDOW, distinct="latest", order="asc"),
     Query("biggest by venue", k=2, score="price * volume", window=_WINDOW, partition_by="venue"),
-    Query("most shares of 100,000 trades", k=10, score="volume", window=Window("100000 events", slide="25000 events")),
 )
-TIMED = tuple(query for query in QUERIES if not query.window.counts)
+COUNTED = Query(
+    "most shares of 100,000 trades", k=10, score="volume", window=Window("100000 events", slide="25000 events")
+)
+COLUMNS = "ts TIMESTAMP, symbol STRING, venue STRING, price DOUBLE, previous DOUBLE, open DOUBLE, volume BIGINT"
+JOINING = Query("most shares, joined live", k=10, score="volume", window=Window("1 minute", slide="10 seconds"))
 
 
 def run_demo(
-    console: Console, *, seconds: float, output: Path | None, seed: int, fast: bool, overwrite: bool = False
+    console: Console,
+    *,
+    seconds: float,
+    output: Path | None,
+    seed: int,
+    fast: bool,
+    overwrite: bool = False,
+    engine: str = "spark",
 ) -> None:
     """Show the leaderboards for some seconds, then the last of them and what it took.
 
@@ -54,57 +70,177 @@ def run_demo(
         Do not wait for the clock.
     overwrite
         Replace an output that exists.
+    engine
+        "spark" or "local".
     """
     if output is not None:
         check(output, overwrite)
-    with compiling(console):
-        _warm_up(seed)
-    monitor = _monitor()
-    board = Board(QUERIES)
-    with outputs() as opened:
-        kept = None
-        if output is not None:
-            kept = opened.open(output, answer_schema(TIMED, SOURCE, monitor.algorithm, SCHEMA))
-        market = Market(seed)
-        with _live(console, board) as draw:
-            for _ in _ticks(seconds, console.is_terminal and not fast):
-                _step(monitor, market, board, kept)
+    market, wait = Market(seed), console.is_terminal and not fast
+    with ExitStack() as stack, outputs() as opened:
+        with compiling(console):
+            _warm_up(seed)
+        if engine == "local":
+            show: _Show = _LocalShow(market)
+        else:
+            with starting_spark(console):
+                show = _SparkShow(market, wait, stack)
+        with _live(console, show.board) as draw:
+            for done in _ticks(seconds, show.tick, wait):
+                show.step(done)
                 draw()
-    console.print(board.render(console.width))
-    if kept is not None:
+            show.end(draw)
+        if output is not None:
+            columns = answer_schema([*TIMED, JOINING], SOURCE, algorithms.find("staircase"), SCHEMA)
+            kept = opened.open(output, columns)
+            for table in show.answers():
+                kept.write(fit_table(table, columns))
+    console.print(show.board.render(console.width))
+    if output is not None:
         console.print(f" {kept.rows:,} rows of answers in {output}", style="dim")
-
-
-def _monitor() -> Monitor:
-    return Monitor(QUERIES, time=SOURCE.time, id=SOURCE.id)
 
 
 def _warm_up(seed: int) -> None:
     """Answer a little of everything once, so that all kernels are there when the clock starts."""
-    monitor, market = _monitor(), Market(seed, rate=200.0)
+    monitor, market = Monitor([*TIMED, COUNTED], time=SOURCE.time, id=SOURCE.id), Market(seed, rate=200.0)
     for _ in range(3):
         monitor.push(market.next(20.0))
-        monitor.advance(monitor.newest - DELAY)
+        monitor.advance(monitor.newest - DELAY * 1_000_000)
     monitor.finish()
 
 
-def _step(monitor: Monitor, market: Market, board: Board, kept: Output | None) -> None:
-    """Let one tick pass in the market."""
-    board.update(monitor.push(market.next(TICK * SPEED)))
-    answers = monitor.advance(monitor.newest - DELAY)
-    board.update(answers)
-    if kept is not None and len(answers):
-        kept.write(fit(answers, kept.schema))
-    board.note(monitor.stats(), monitor.watermark)
+class _Show(ABC):
+    """A market that someone watches."""
+
+    tick: float
+    """Seconds between two looks."""
+
+    def __init__(self, market: Market, board: Board) -> None:
+        self.market, self.board = market, board
+
+    @abstractmethod
+    def step(self, done: float) -> None:
+        """Let one tick pass in the market; `done` is the share of all ticks that have passed."""
+
+    @abstractmethod
+    def end(self, draw: Callable[[], None]) -> None:
+        """Wait for what has not been read yet, and draw it."""
+
+    @abstractmethod
+    def answers(self) -> Iterable[pa.Table]:
+        """Return all answers of time windows."""
 
 
-def _ticks(seconds: float, wait: bool) -> Iterator[int]:
-    """Count ticks, each when its time has come; a machine that cannot keep up sees fewer of them."""
-    began = clock.perf_counter()
-    for tick in range(max(1, round(seconds / TICK))):
-        yield tick
+class _LocalShow(_Show):
+    tick = 0.1
+
+    def __init__(self, market: Market) -> None:
+        super().__init__(market, Board([*TIMED, COUNTED]))
+        self.monitor = Monitor([*TIMED, COUNTED], time=SOURCE.time, id=SOURCE.id)
+        self.report = Report()
+        self.tables: list[pa.Table] = []
+
+    def step(self, done: float) -> None:  # noqa: ARG002 - as the other
+        monitor, board = self.monitor, self.board
+        board.update(monitor.push(self.market.next(self.tick * SPEED)))
+        answers = monitor.advance(monitor.newest - DELAY * 1_000_000)
+        board.update(answers)
+        if len(answers):
+            self.tables.append(answers.table(quality=True))
+        stats = monitor.stats()
+        self.report.note(stats)
+        self.report.seconds = stats.push_seconds + stats.answer_seconds
+        board.note(self.report, monitor.watermark)
+
+    def end(self, draw: Callable[[], None]) -> None:
+        """Nothing waits."""
+
+    def answers(self) -> Iterable[pa.Table]:
+        return self.tables
+
+
+class _SparkShow(_Show):
+    """The trades go into files, a stream reads them, and halfway one more query joins it."""
+
+    tick = 0.25
+
+    def __init__(self, market: Market, wait: bool, stack: ExitStack) -> None:
+        from skyband.spark.job import Tally
+        from skyband.spark.session import session
+        from skyband.spark.sinks import Files
+        from skyband.spark.start import start
+
+        self.wait, self.files, self.tally = wait, 0, Tally()
+        self.folder = Path(stack.enter_context(TemporaryDirectory(prefix="skyband-")))
+        self.trades = self.folder / "trades"
+        self.trades.mkdir()
+        frame = stack.enter_context(session()).readStream.schema(COLUMNS).parquet(str(self.trades))
+        self.handle = start(
+            frame, TIMED, time=SOURCE.time, id=SOURCE.id, watermark=f"{DELAY} seconds",
+            sink=Files(self.folder / "answers"), checkpoint=self.folder / "checkpoint",
+        )  # fmt: skip
+        stack.callback(self.handle.stop)
+        super().__init__(market, Board(TIMED))
+        self._trade()
+        self.end(lambda: None)  # the first batch takes longest
+
+    def step(self, done: float) -> None:
+        self._trade()
+        if done >= 0.5 and JOINING.name not in self.board.standings:
+            if not self.wait:
+                self.end(lambda: None)  # or it might join when all is over
+            self.handle.register(JOINING)
+            self.board.add(JOINING)
+        self._look()
+
+    def _trade(self) -> None:
+        """Write the trades of one tick; the file appears as a whole."""
+        draft = self.folder / "draft.parquet"
+        pq.write_table(pa.Table.from_batches([self.market.next(self.tick * SPEED)]), draft)
+        draft.rename(self.trades / f"{self.files:06}.parquet")
+        self.files += 1
+
+    def _look(self) -> None:
+        """Show what is new since the last look."""
+        progress = self.handle.progress
+        if not progress or progress[-1]["batchId"] in self.tally.batches:
+            return
+        self.tally.note(self.handle)
+        for entry in self.handle.queries:
+            if latest := entry.get("latest"):
+                rows = [
+                    Row(row["rank"], row["id"], row["score"], row["time"], row.get("partition"))
+                    for row in self.handle.answers(entry["name"]).to_pylist()
+                ]
+                end = datetime.fromisoformat(latest["window_end"])
+                standing = self.board.standings[entry["name"]]
+                if standing.until != end:
+                    standing.update(rows, end, latest["why"])
+        mark = progress[-1]["watermark"]
+        self.board.note(self.tally.report, mark and datetime.fromisoformat(mark))
+
+    def end(self, draw: Callable[[], None]) -> None:
+        from skyband.spark.job import catch_up
+
+        def look() -> None:
+            self._look()
+            draw()
+
+        catch_up(self.handle, look)
+        look()
+
+    def answers(self) -> Iterable[pa.Table]:
+        from skyband.spark.job import kept
+
+        return kept(self.folder / "answers")
+
+
+def _ticks(seconds: float, tick: float, wait: bool) -> Iterator[float]:
+    """Yield the share of all ticks that have passed, when its time has come; a slow machine sees fewer of them."""
+    began, count = clock.perf_counter(), max(1, round(seconds / tick))
+    for number in range(count):
+        yield number / count
         if wait:
-            clock.sleep(max(0.0, began + (tick + 1) * TICK - clock.perf_counter()))
+            clock.sleep(max(0.0, began + (number + 1) * tick - clock.perf_counter()))
             if clock.perf_counter() - began > seconds:
                 return
 
