@@ -23,14 +23,22 @@ def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", WITH_CODE, ids=name)
+def starts_spark(page: Path) -> bool:
+    """Tell whether a page runs Spark, itself or by the command line."""
+    commands = re.findall(r"^\$ skyband (?:run|demo)\b(?:.*\\\n)*.*", page.read_text(), re.MULTILINE)
+    return "pyspark" in page.read_text() or any("--engine local" not in command for command in commands)
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, marks=[pytest.mark.spark] if starts_spark(p) else []) for p in WITH_CODE], ids=name
+)
 def test_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    if starts_spark(page) and shutil.which("java") is None:
+        pytest.skip("Java is missing, which Spark needs")
     if "pyspark" not in page.read_text():
         run_page(page)
         return
-    if shutil.which("java") is None:
-        pytest.skip("Java is missing, which Spark needs")
     # Spark keeps the folder and the session that it was started with: the page gets a process of its own.
     child = [sys.executable, "-m", "tests.docs.pages", str(page)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

@@ -158,7 +158,7 @@ def _from_text(column: str, wanted: pa.DataType, nothing: str) -> str:
     elif wanted in _SIMPLE and not is_text(wanted):
         value = f"cast({column} AS {_SIMPLE[wanted]})"
     else:
-        return f"nullif({column}, '')"
+        return column  # empty text is NULL already
     return f"CASE WHEN {nothing.format(column)} THEN NULL ELSE {value} END"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
+from urllib.parse import urlsplit
 
 from skyband.errors import InputError
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLDEST_JAVA = 17
+CONNECT_PORT = 15002
 INSTALL_JAVA = (
     "install it with 'apt-get install openjdk-17-jre-headless' (Debian, Ubuntu) or 'brew install openjdk@17' (macOS)"
 )
@@ -82,6 +85,7 @@ def _connect(url: str) -> SparkSession:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
+    _knock(url)
     try:
         return SparkSession.builder.remote(url).getOrCreate()
     except ImportError as error:
@@ -90,6 +94,17 @@ def _connect(url: str) -> SparkSession:
     except PySparkException as error:
         msg = f"cannot use the Spark Connect server {url}: {str(error).splitlines()[0]}"
         raise InputError(msg) from None
+
+
+def _knock(url: str) -> None:
+    """Refuse a server that does not answer; Spark itself would try again for many minutes."""
+    place = urlsplit(url)
+    if place.scheme == "sc":
+        try:
+            socket.create_connection((place.hostname or "", place.port or CONNECT_PORT), timeout=10).close()
+        except OSError as error:
+            msg = f"no Spark Connect server answers at {place.netloc}: {(error.strerror or str(error)).lower()}"
+            raise InputError(msg) from None
 
 
 def local_session(master: str | None = None) -> SparkSession:

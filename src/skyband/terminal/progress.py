@@ -106,9 +106,9 @@ class Bar:
         self.began = clock.perf_counter()
 
     def seen(self, report: Report, share: float) -> None:
-        """Draw the numbers, a few times a second."""
+        """Draw the numbers, a few times a second and at the end."""
         now = clock.perf_counter()
-        if not self.shown or now - self.drawn < REFRESH:
+        if not self.shown or (share < 1.0 and now - self.drawn < REFRESH):
             return
         self.drawn = now
         speed = report.rows / max(now - self.began, 1e-9)
