@@ -182,3 +182,10 @@ def test_garbage_raises_nothing_but_expression_errors(caplog: pytest.LogCaptureF
             pytest.fail(f"seed {seed}: {text!r} raised {problem!r}")
         assert parse(str(expression)) == expression, f"seed {seed}: {text!r}"
     assert not caplog.records, "sqlglot's own warnings would fill the log with hostile text"
+
+
+def test_the_text_of_a_deep_expression_is_written_in_one_go() -> None:
+    text = "a"
+    for _ in range(28):
+        text = f"abs({text} + 1)"
+    assert str(parse(text)) == text  # each level once: doubling them would never end

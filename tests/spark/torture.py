@@ -294,8 +294,7 @@ class Ordeal:
             if len(self.planned) == self.job.files:
                 break
             yield self._life(point)
-            if self.rng.integers(2):
-                self._ask()
+            self._ask()  # mostly while a batch waits for its replay, which must not take it in
 
     def _life(self, point: str | None) -> str:
         """Start the stream and kill it; return where."""

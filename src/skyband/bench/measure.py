@@ -87,7 +87,7 @@ def side_by_side(jobs: Mapping[str, Job], patience: Patience) -> dict[str, Timin
     """Time jobs in turn (A B A B ...), so that what disturbs the machine hits all of them alike.
 
     Each runs once before, untimed but for choosing how often to repeat it: compiled code is loaded, memory is
-    mapped, files are in the page cache. The result of that run is kept.
+    mapped, files are in the page cache. The result of that run is kept; it is timed only where no round follows.
 
     Examples
     --------
@@ -104,6 +104,8 @@ def side_by_side(jobs: Mapping[str, Job], patience: Patience) -> dict[str, Timin
             if once < patience.seconds:  # else compiling was a small part of it, and once more would take too long
                 once, results[name] = timed(job)
             rounds[name] = patience.rounds(once)
+            if rounds[name] == 0:
+                seconds[name].append(once)
         for turn in range(max(rounds.values())):
             for name, job in jobs.items():
                 if turn < rounds[name]:

@@ -60,7 +60,7 @@ class Scale:
     def of(cls, *, full: bool, smoke: bool, data: Path | None) -> Scale:
         """Return the scale that was asked for."""
         if smoke:
-            return cls(300_000, 403, 4, 20_000, (2, 5), (2, 10), 12, 1, Patience(0.0), data)
+            return cls(300_000, 403, 4, 4_000, (2, 5), (2, 10), 12, 1, Patience(0.0, 0), data)
         return cls(100_000_000, files=100, patience=Patience(60.0, 3, 10), data=data) if full else cls(data=data)
 
 
@@ -218,7 +218,7 @@ def re_reads(setting: Setting) -> Iterator[Row]:
     """How often a guessed threshold was too high, so that a pane had to be read again."""
     for kind in ("uniform", "trending", "falling"):
         stream = setting.stream(kind)
-        timing = side_by_side({kind: spark_ways.skyband(stream, one_query())}, Patience(0.0))[kind]
+        timing = side_by_side({kind: spark_ways.skyband(stream, one_query())}, Patience(0.0, 0))[kind]
         progress = timing.result.progress[UNSETTLED:]
         guessed, again = (sum(entry[name] for entry in progress) for name in ("guesses", "reReads"))
         for way, found in (("guessed", guessed), ("read again", again)):

@@ -106,12 +106,12 @@ def to_sql(node: Node) -> str:
         if node.type is Type.TEXT:
             return "'" + node.text.replace("\\", "\\\\").replace("'", "\\'") + "'"
         return node.text
-    return _call_to_sql(node.name, [_nested(arg) for arg in node.args], [to_sql(arg) for arg in node.args])
+    plain = [to_sql(arg) for arg in node.args]
+    return _call_to_sql(node.name, [_nested(arg, text) for arg, text in zip(node.args, plain, strict=True)], plain)
 
 
-def _nested(node: Node) -> str:
-    """Write an operand, in brackets unless it cannot be misread ("--" would begin a comment)."""
-    text = to_sql(node)
+def _nested(node: Node, text: str) -> str:
+    """Put the text of an operand in brackets unless it cannot be misread ("--" would begin a comment)."""
     if isinstance(node, Call):
         closed = node.name.startswith("cast ") or text.startswith(f"{node.name}(")
     else:
