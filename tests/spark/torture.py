@@ -237,6 +237,7 @@ def _die() -> None:
 
 def live(given: argparse.Namespace) -> None:
     """Live until the stream's end, or until killed; tell each batch, and up to which command it takes in."""
+    threading.Thread(target=lambda: (sys.stdin.read(), _die()), daemon=True).start()  # never outlive the parent
     job = Job(given.folder, given.kind, given.seed, given.files)
     flag = "-XX:ArchiveClassesAtExit" if given.make_archive else "-XX:SharedArchiveFile"
     spark = session(job.folder / "spark", *([f"{flag}={given.archive}", "-Xlog:disable"] if given.archive else []))
@@ -366,7 +367,7 @@ class _Child:
     """A process that runs a stream, and everything in its process group."""
 
     def __init__(self, job: Job, run: str, archive: Path | None, more: Sequence[str] = ()) -> None:
-        self.killed, self.code = False, 0
+        self.killed, self.stuck, self.code = False, False, 0
         self._log, self._scratch = job.folder / "log", job.folder / "scratch"
         what = [job.folder, job.kind, job.seed, job.files, run]
         classes = [] if archive is None else ["--archive", archive]
@@ -376,10 +377,11 @@ class _Child:
         self._scratch.mkdir(exist_ok=True)
         with self._log.open("w") as log:
             self.process = subprocess.Popen(
-                self.command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True,
+                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
+                start_new_session=True,
                 cwd=Path(__file__).parents[2], env=os.environ | {"TMPDIR": str(self._scratch)},
             )  # fmt: skip
-        self._watch = threading.Timer(PATIENCE, self.kill)
+        self._watch = threading.Timer(PATIENCE, self._give_up)
         self._watch.start()
         return self
 
@@ -388,8 +390,10 @@ class _Child:
         if self.process.poll() is None:
             self.kill()
         self.code = self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
+        assert not self.stuck, f"still there after {PATIENCE} seconds:\n{self.log()}"
 
     def batches(self) -> Iterator[tuple[int, int]]:
         """Yield each batch and up to which command it takes in, until the process and its JVM are gone."""
@@ -407,6 +411,10 @@ class _Child:
             self.process.kill()
         else:
             os.killpg(self.process.pid, signal.SIGKILL)
+
+    def _give_up(self) -> None:
+        self.stuck = True
+        self.kill()
 
     def log(self) -> str:
         return self._log.read_text()[-4000:]
