@@ -235,9 +235,14 @@ def _die() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
+def _die_with_parent() -> None:
+    sys.stdin.read()  # ends when the parent does
+    _die()
+
+
 def live(given: argparse.Namespace) -> None:
     """Live until the stream's end, or until killed; tell each batch, and up to which command it takes in."""
-    threading.Thread(target=lambda: (sys.stdin.read(), _die()), daemon=True).start()  # never outlive the parent
+    threading.Thread(target=_die_with_parent, daemon=True).start()
     job = Job(given.folder, given.kind, given.seed, given.files)
     flag = "-XX:ArchiveClassesAtExit" if given.make_archive else "-XX:SharedArchiveFile"
     spark = session(job.folder / "spark", *([f"{flag}={given.archive}", "-Xlog:disable"] if given.archive else []))
