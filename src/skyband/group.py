@@ -69,6 +69,16 @@ class Group:
         self.plain = False
 
     @property
+    def k(self) -> int:
+        """How many events the deepest query asks for."""
+        return max(schedule.k for schedule in self.schedules)
+
+    @property
+    def shortest(self) -> int:
+        """How long the shortest window is."""
+        return min(schedule.size for schedule in self.schedules)
+
+    @property
     def answered_to(self) -> int:
         """Where the last answered window ends: an event before it is late for some query at least."""
         return self._tally().partly_before

@@ -58,22 +58,6 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Bars:
-    """What an event must reach to matter, pane by pane: for those who can drop others before they get here.
-
-    `cuts` are the edges of the open panes; before the first one everything matters. The pane that begins at
-    `start` has, in partition number `part`, `k` events of which the last has `merit`; in panes and partitions
-    that are not listed, everything matters.
-    """
-
-    k: int
-    cuts: IntArray
-    start: IntArray
-    part: IntArray
-    merit: FloatArray
-
-
-@dataclass(frozen=True)
 class Picks:
     """Answers as slots, best first within each partition; window w has slots[offsets[w]:offsets[w + 1]]."""
 
@@ -121,9 +105,19 @@ class Algorithm(ABC):
         if len(rows):
             yield rows
 
-    def bars(self, low: int, high: int) -> Bars | None:  # noqa: ARG002 - for those that have any
-        """Return the bars of the open panes, listed from `low` to `high` at least; None where all events matter."""
+    # For those who can drop events before they get here.
+
+    def open_cuts(self, low: int, high: int) -> IntArray | None:  # noqa: ARG002 - for those that have any
+        """Return the edges of the open panes, from `low` to `high` at least; None where every event matters."""
         return None
+
+    def kth(self, cuts: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
+        """Return the K-th best open events between neighbouring cuts: place among the cuts, partition, merit."""
+        raise NotImplementedError
+
+    def miss(self, low: int, high: int, depth: int) -> None:
+        """Note that events between two cuts never came, which `depth` better ones outlive."""
+        raise NotImplementedError
 
     @abstractmethod
     def insert(self, slots: SlotArray) -> None:

@@ -44,7 +44,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skyband import sieve
-from skyband.algorithms.base import Algorithm, Bars, Columns, Picks, Tally, one_per_id
+from skyband.algorithms.base import Algorithm, Columns, Picks, Tally, one_per_id
 from skyband.arena import Arena
 from skyband.kernels import seal as kernel
 from skyband.kernels.gather import THREADS, workers
@@ -122,15 +122,32 @@ class Staircase(Algorithm):
         slots, arena = self.open[kth], self.arena
         return self.open_pane[kth], arena.part[slots], arena.merit[slots], arena.time[slots]
 
-    def bars(self, low: int, high: int) -> Bars | None:
-        """Return the K-th best events of the open panes."""
+    def open_cuts(self, low: int, high: int) -> IntArray | None:
+        """Return the edges of the open panes."""
         if self.mode == LATEST or self.arena.counts:
             return None
         panes, cuts = self.panes, self.panes.edges(low, high)
         if self.sealed > panes.base or panes.forgot:
             cuts = cuts[cuts >= panes.cuts[self.sealed - panes.base]]
-        pane, part, merit, _ = self._kth()
-        return Bars(self.k, cuts, panes.cuts[pane - panes.base], part, merit)
+        return cuts
+
+    def kth(self, cuts: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
+        """Return the K-th best open events, or, where an id counts once, those of the K-th best ids."""
+        arena, place = self.arena, np.searchsorted(cuts, self.arena.position[self.open], side="right") - 1
+        inside = (place >= 0) & (place < len(cuts) - 1)
+        slots, place = self.open[inside], place[inside]
+        if self.mode == BEST:
+            slots, place = self._one_per_id(slots, place)
+        order = arena.best_first(slots, place, arena.part[slots])
+        slots, place = slots[order], place[order]
+        kth = rank_in_runs(place, arena.part[slots]) == self.k - 1
+        return place[kth], arena.part[slots[kth]], arena.merit[slots[kth]]
+
+    def miss(self, low: int, high: int, depth: int) -> None:
+        """Let the panes between two cuts know that they lost events."""
+        self.panes.cover(low, high - 1)
+        first, last = self.panes.number(np.array([low, high - 1]))
+        self.panes.lower(np.arange(first, last + 1), depth)
 
     def insert(self, slots: SlotArray) -> None:
         """Take new events into their open panes, or into the band where their pane is sealed."""

@@ -134,19 +134,21 @@ def declared(schema: pa.Schema, rankings: Iterable[Ranking]) -> pa.Schema:
     return pa.schema([*schema, *worked_out])
 
 
-def needed(source: Source, schema: pa.Schema, rankings: Iterable[Ranking], select: Iterable[str]) -> list[Column]:
-    """Return what the core needs of a stream: its time, id and carried columns as they are, and all expressions."""
-    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
-
+def needed(
+    source: Source, schema: pa.Schema, rankings: Iterable[Ranking], select: Iterable[str]
+) -> tuple[list[str], list[Column]]:
+    """Return what the core needs of a stream: names of columns as they are, and expressions worked out."""
     expressions = expressions_of(rankings)
     plain = [find_column(str(*e.columns), schema).name for e in expressions if e.is_column]
-    names = dict.fromkeys([source.time, source.id, *select, *plain])
     worked_out = [value(e, schema) for e in expressions if not e.is_column]
-    return [*(F.col(quoted(name)) for name in names), *worked_out]
+    return list(dict.fromkeys([source.time, source.id, *select, *plain])), worked_out
 
 
 def view(
     df: DataFrame, source: Source, schema: pa.Schema, rankings: Iterable[Ranking], select: Iterable[str]
 ) -> DataFrame:
     """Return a stream with nothing but what the core needs of it."""
-    return df.select(*needed(source, schema, rankings, select))
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+    names, worked_out = needed(source, schema, rankings, select)
+    return df.select(*(F.col(quoted(name)) for name in names), *worked_out)

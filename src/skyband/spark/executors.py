@@ -100,7 +100,7 @@ def answers_of(
         source=source,
         algorithm=algorithm,
         layout=f"{algorithm} in {buckets} buckets of {partition} over {source}",
-        rows=_in_utc(columns.arrow_schema(view.drop(_BUCKET))),
+        rows=columns.arrow_schema(view.drop(_BUCKET)),
         answers=_answer_schema(queries, source, algorithm, schema),
     )
     plan.monitor()  # refuses here what each executor would refuse
@@ -165,18 +165,9 @@ def _check_queries(queries: Sequence[Query], buckets: int) -> Expression:
     return partition
 
 
-def _in_utc(schema: pa.Schema) -> pa.Schema:
-    """Free a schema of the session's time zone, which may be another one after a restart."""
-
-    def settled(kind: pa.DataType) -> pa.DataType:
-        return TIME if pa.types.is_timestamp(kind) and kind.tz is not None else kind
-
-    return pa.schema([(field.name, settled(field.type)) for field in schema])
-
-
 def _answer_schema(queries: Sequence[Query], source: Source, algorithm: str, schema: pa.Schema) -> pa.Schema:
     quality = {"exact": pa.bool_(), "why": pa.string(), "provisional": pa.bool_()}
-    found = answer_schema(queries, source, algorithms.find(algorithm), _in_utc(schema))
+    found = answer_schema(queries, source, algorithms.find(algorithm), schema)
     return pa.schema([*((f.name, f.type) for f in found if f.name not in quality), *quality.items()])
 
 

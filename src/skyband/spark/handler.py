@@ -167,7 +167,8 @@ class _Live:
         else:
             state = stream.checkpoint.load(batch_id - 1)
             monitor = Monitor.restore(state.monitor)
-        reader = Reader(stream.source, stream.schema, whole=stream.late is not None or stream.rejected is not None)
+        whole = stream.late is not None or stream.rejected is not None
+        reader = Reader(stream.source, stream.schema, stream.delay, whole)
         live = cls(stream, monitor, reader, state)
         status = stream.checkpoint.status()
         live.progress = [entry for entry in status.get("progress", []) if entry["batchId"] < batch_id]

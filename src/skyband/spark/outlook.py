@@ -111,5 +111,5 @@ class Outlook:
         if typical * self.density <= SMALL:
             return NEVER
         wobble = max(abs(advance - typical) for advance in self.advances)
-        slack = 2 * wobble + ceil(typical / 100)
+        slack = 2 * wobble + ceil(typical / 400)
         return newest + typical - slack if 2 * slack < typical else None

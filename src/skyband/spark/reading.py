@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from skyband.answer import Answers
 from skyband.group import Group
@@ -71,29 +72,47 @@ class Reader:
         Which columns hold time and id.
     schema
         The stream's columns.
+    delay
+        How far the watermark stays behind the newest event; None where there is no watermark.
     whole
         Whether rows come back with all their columns, for side outputs.
     """
 
-    def __init__(self, source: Source, schema: pa.Schema, whole: bool = False) -> None:
-        self.source, self.schema, self.whole = source, schema, whole
+    def __init__(self, source: Source, schema: pa.Schema, delay: int | None = None, whole: bool = False) -> None:
+        self.source, self.schema, self.delay, self.whole = source, schema, delay, whole
         self.time, self.id = columns.event_time_sql(source, schema), columns.quoted(source.id)
         self.sample = f"({_mixed(self.time, self.id, schema.field(source.id).type)} & {EVERY - 1}L) = 0"
+        self.marked = not pa.types.is_integer(schema.field(source.id).type)  # Spark must tell which rows are sampled
         self.outlook = Outlook()
         self.scores: dict[str, dict[Any, Scores]] = {}
         self.generosity: dict[str, float] = {}
-        self._known: tuple[list[Any], list[Any]] = ([], [])
+        self._known: tuple[list[Any] | None, list[Any]] = (None, [])
 
-    def needed(self, monitor: Monitor) -> list[Any]:
-        """Return the columns that the monitor needs, and which rows are of the sample."""
+    def needed(self, df: DataFrame, monitor: Monitor) -> DataFrame:
+        """Return the columns that the monitor needs, and perhaps which rows are of the sample."""
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
         groups = [(group.ranking, group.intake.select) for group in monitor.groups]
         if groups != self._known[0]:
             carried = self.schema.names if self.whole else [name for _, select in groups for name in select]
-            found = columns.needed(self.source, self.schema, [ranking for ranking, _ in groups], carried)
-            self._known = (groups, [*found, F.expr(self.sample).alias(SAMPLE)])
-        return self._known[1]
+            names, values = columns.needed(self.source, self.schema, [ranking for ranking, _ in groups], carried)
+            if self.marked:
+                values.append(F.expr(self.sample).alias(SAMPLE))
+            # A select costs Spark some milliseconds; it is needed where thresholds are joined, by partition.
+            joined = any(ranking.partition_by is not None for ranking, _ in groups)
+            plain = not values and not joined and set(names) == set(self.schema.names)
+            self._known = (groups, [] if plain else [*(F.col(columns.quoted(name)) for name in names), *values])
+        return df.select(*self._known[1]) if self._known[1] else df
+
+    def sampled(self, table: pa.Table) -> pa.Table:
+        """Return which rows belong to the sample, of all columns but that which says so."""
+        if self.marked:
+            return table.filter(table[SAMPLE]).drop_columns([SAMPLE])
+        time = event_times(table[self.source.time].combine_chunks(), self.source)
+        ids = table[self.source.id].combine_chunks().cast(pa.int64())
+        good = pc.and_(time.is_valid(), ids.is_valid())
+        mixed = _mix(time.fill_null(0).to_numpy(), ids.fill_null(0).to_numpy())
+        return table.filter(pc.and_(good, pa.array((mixed & (EVERY - 1)) == 0)))
 
     def read(self, df: DataFrame, monitor: Monitor) -> Reading:
         """Take a batch into the monitor."""
@@ -127,12 +146,13 @@ class _Batch:
         self.sample = pa.table({})
         self.seen = ""  # what has come back already, as SQL
         self.thresholds: list[Thresholds | None] = [None] * len(monitor.groups)
+        self.laid_out = list(self.thresholds)
 
     # Passes.
 
     def probe(self) -> tuple[int, int]:
         """Look at a thin sample when nothing is known: return from when to when the batch reaches, if it is large."""
-        self.sample = self._collect(self.reader.sample)
+        self.sample = self.reader.sampled(self._collect(self.reader.sample))
         time = self._times(self.sample)
         if len(time) * EVERY <= SMALL:
             return NEVER, NEVER
@@ -150,10 +170,11 @@ class _Batch:
             for number, group in enumerate(self.monitor.groups):
                 name = str(group.ranking)
                 scores, generosity = self.reader.scores.get(name, {}), self.reader.generosity.get(name, USUAL)
-                self.thresholds[number] = Thresholds.of(group, low, tail, scores, generosity)
+                self.thresholds[number] = Thresholds.of(group, low, tail, self._settled(tail), scores, generosity)
                 wanted.append(self._reaching(number, f"{number}", group.answered_to))
             wanted.append(f"{self.reader.time} >= {constant(tail, self.reader.time)}")
             wanted += [self.reader.sample, f"isnull({self.reader.id})"]
+            self.laid_out = list(self.thresholds)
             self.reading.guesses = sum(t.guesses for t in self.thresholds if t is not None)
             self.seen = " OR ".join(wanted)
         self._take(self._collect(self.seen))
@@ -165,7 +186,7 @@ class _Batch:
         if thresholds is None:
             return f"({where})"
         self.df, bar = thresholds.apply(self.df, self.reader.time, part, name, low)
-        reaches = f"({merit} >= {bar} OR isnull({merit}) OR isnull({self.reader.time}))"
+        reaches = f"NOT coalesce({merit} < {bar}, false)"  # rows without a merit or a time are counted, so they come
         return reaches if where == "true" else f"({where} AND {reaches})"
 
     def settle(self, tail: int) -> bool:
@@ -173,7 +194,7 @@ class _Batch:
         whole = tail == NEVER or self.newest >= tail  # all that came after the last row seen has been seen
         missed = self._missed(whole)
         count = sum(int(np.count_nonzero(m)) for m in missed.values())
-        told = whole and count <= self.reading.guesses // 20 and self.reading.shipped <= FLOOD
+        told = whole and count <= max(4, self.reading.guesses // 20) and self.reading.shipped <= FLOOD
         self._adapt(missed)
         scores = self.scores_after(NEVER) if count > 64 else {}
         for turn in range(3):
@@ -183,8 +204,15 @@ class _Batch:
             self._read_again(missed, whole, scores if turn == 0 else {}, turn)
             whole = True
             missed = self._missed(whole)
-        assert not missed, "a pane without a guess cannot miss anything"
+        assert not missed, "a stretch without a guess cannot miss anything"
+        for thresholds, group in zip(self.laid_out, self.monitor.groups, strict=True):
+            if thresholds is not None:
+                thresholds.note(group, self.newest, self._settled(self.newest))
         return told
+
+    def _settled(self, newest: int) -> int:
+        """Return up to where windows will have been answered."""
+        return NEVER if self.reader.delay is None else newest - self.reader.delay
 
     def _missed(self, whole: bool) -> dict[int, BoolArray]:
         """Return, by group, the panes where a guess was too high."""
@@ -228,7 +256,7 @@ class _Batch:
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
         with self.reading.phase("plan"):
-            chosen = self.df.where(F.expr(wanted)).select(*self.reader.needed(self.monitor))
+            chosen = self.reader.needed(self.df.where(F.expr(wanted)), self.monitor)
         self.reading.passes += 1
         with self.reading.phase("scan"):
             table = chosen.toArrow()
@@ -239,8 +267,8 @@ class _Batch:
         with self.reading.phase("push"):
             self.reading.shipped += table.num_rows
             if self.reading.passes == 1 or self.sample.num_rows == 0:
-                self.sample = table.filter(table[SAMPLE])
-            rows = table.drop_columns([SAMPLE])
+                self.sample = self.reader.sampled(table)
+            rows = table.drop_columns([SAMPLE]) if self.reader.marked else table
             if any(group.ranking.counts for group in self.monitor.groups):
                 # Spark gives rows no order of arrival: within a batch it is that of their times, then of their ids.
                 rows = rows.sort_by([(self.reader.source.time, "ascending"), (self.reader.source.id, "ascending")])
@@ -269,7 +297,7 @@ class _Batch:
         """Learn from the sample how each group's scores are spread, by partition, among events after a time."""
         if self.sample.num_rows == 0:
             return {}
-        batch = self.sample.drop_columns([SAMPLE]).combine_chunks().to_batches()[0]
+        batch = self.sample.combine_chunks().to_batches()[0]
         self.monitor.declare(batch.schema)
         time = event_times(batch.column(self.reader.source.time), self.reader.source)
         good = time.is_valid().to_numpy(zero_copy_only=False)
@@ -281,8 +309,13 @@ class _Batch:
         return {str(g.ranking): _spread(g, batch, moment, fresh, span) for g in self.monitor.groups}
 
 
+def _mix(time: IntArray, ids: IntArray) -> IntArray:
+    """Mix times and ids into numbers whose last bits look random."""
+    return time ^ (time >> 10) ^ (time >> 20) ^ ids ^ (ids >> 9)
+
+
 def _mixed(time: str, id_: str, kind: pa.DataType) -> str:
-    """Return a number, as SQL, whose last bits look random: cheaper than a hash, and it cannot overflow."""
+    """Return `_mix` as SQL: cheaper than a hash, and it cannot overflow."""
     number = f"cast({id_} AS BIGINT)" if pa.types.is_integer(kind) else f"cast(hash({id_}) AS BIGINT)"
     return f"({time} ^ shiftright({time}, 10) ^ shiftright({time}, 20) ^ {number} ^ shiftright({number}, 9))"
 

@@ -153,7 +153,7 @@ def check_java() -> None:
         if version and int(version[1]) >= OLDEST_JAVA:
             return
         found = f"{program} is version {version[1]}" if version else f"{program} does not run"
-    msg = f"Spark needs Java {OLDEST_JAVA} or newer, and {found}: {INSTALL_JAVA}; --engine local needs none"
+    msg = f"Spark needs Java {OLDEST_JAVA} or newer, and {found}: {INSTALL_JAVA}"
     raise InputError(msg)
 
 

@@ -18,6 +18,7 @@ from skyband.group import Group
 from skyband.keys import is_text
 from skyband.order import BoolArray, FloatArray, IntArray
 from skyband.spark.outlook import Scores, wanted
+from skyband.windows import ALWAYS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,44 +31,68 @@ NOTHING = np.inf
 
 @dataclass
 class Thresholds:
-    """What events must reach, by partition and pane; `guessed` where that is not known but guessed."""
+    """What events must reach, by partition and by *stretch* between neighbouring cuts.
+
+    A stretch is a pane, or, where it is `wide`, several. Within a pane an event cannot matter that K others of the
+    same pane beat. A wide stretch is at most half as long as the shortest window; so every window that holds a part
+    of it holds it all, or all of the stretch before, or all of the one behind: an event cannot matter that K others
+    beat in each of these three. That lets far fewer through than pane after pane would.
+
+    `values` has the merit that K events of each stretch reach; `guessed` where that is not known but guessed.
+    """
 
     cuts: IntArray
+    wide: BoolArray
     partitions: pa.Array | None
     values: FloatArray
     guessed: BoolArray
 
     @classmethod
-    def of(cls, group: Group, low: int, tail: int, scores: dict[Any, Scores], generosity: float) -> Thresholds | None:
-        """Lay out the thresholds of a group's open panes up to `tail`; None where every event matters."""
-        bars = group.algorithm.bars(low, tail)
+    def of(
+        cls, group: Group, low: int, tail: int, settled: int, scores: dict[Any, Scores], generosity: float
+    ) -> Thresholds | None:
+        """Lay out the thresholds of a group's open panes up to `tail`; None where every event matters.
+
+        Parameters
+        ----------
+        group
+            As it is before the batch.
+        low, tail
+            From when to when the batch will reach.
+        settled
+            Up to where no window is left to answer after the batch. Wide stretches end before: a query that comes
+            later finds what it would have found without them.
+        scores, generosity
+            What guesses are made of.
+        """
+        cuts = group.algorithm.open_cuts(low, tail)
         by = group.intake.bounds.partition_by if group.intake.bounds else None
         # Spark takes some values for equal that the core tells apart (0.0 and -0.0, moments in other zones).
-        if bars is None or (by is not None and by.type not in ("text", "integer", "boolean")):
+        if cuts is None or (by is not None and by.type not in ("text", "integer", "boolean")):
             return None
-        cuts = bars.cuts[: np.searchsorted(bars.cuts, tail) + 1]
+        cuts = cuts[: np.searchsorted(cuts, tail) + 1]
+        wide = np.zeros(max(len(cuts) - 1, 0), bool)
+        if all(spread.slope == 0.0 for spread in scores.values()):  # else wide stretches would be guessed too low
+            cuts, wide = _widened(cuts, low, settled, group.shortest // 2)
         starts, ends = cuts[:-1], np.minimum(cuts[1:], tail)
-        known, row = _partitions(group, bars.part, scores)
+        place, part, merit = group.algorithm.kth(cuts)
+        known, row = _partitions(group, part, scores)
         values = np.full((1 if known is None else len(known), len(starts)), -np.inf)
-        if len(starts) == 0:
-            return cls(cuts, known, values, np.zeros(values.shape, bool))
-        for place, value in enumerate([None] if known is None else known.to_pylist()):
+        for number, value in enumerate([None] if known is None else known.to_pylist()):
             if value in scores:
-                values[place] = scores[value].guess(starts, ends, generosity * wanted(bars.k))
+                values[number] = scores[value].guess(starts, ends, generosity * wanted(group.k))
         guessed = values > -np.inf
-        pane = np.searchsorted(starts, bars.start)
-        inside = (pane < len(starts)) & (bars.start >= starts[0])
-        values[row[inside], pane[inside]] = bars.merit[inside]
-        guessed[row[inside], pane[inside]] = False
-        return cls(cuts, known, values, guessed)
+        values[row, place] = merit
+        guessed[row, place] = False
+        return cls(cuts, wide, known, values, guessed)
 
     @property
     def guesses(self) -> int:
-        """In how many panes, partition by partition, the threshold is a guess."""
+        """In how many stretches, partition by partition, the threshold is a guess."""
         return int(np.count_nonzero(self.guessed))
 
     def missed(self, group: Group, newest: int) -> BoolArray:
-        """Return where a guess proved too high: fewer than K events have reached it, and others may be there.
+        """Return where events may be missing: fewer than K have reached a guess, here or, if wide, next to here.
 
         Parameters
         ----------
@@ -78,41 +103,44 @@ class Thresholds:
         """
         if not self.guesses:
             return self.guessed
-        return self.guessed & (self.cuts[:-1] <= newest) & ~(self._held(group) >= self.values)
+        failed = self.guessed & ~(self._held(group) >= self.values)
+        missed: BoolArray = failed | (self.wide & _beside(failed, np.logical_or, False))
+        return missed & (self.cuts[:-1] <= newest)
 
     def _held(self, group: Group) -> FloatArray:
-        """Return the merit of the K-th best event that each pane now holds, minus infinity where it holds fewer."""
-        bars = group.algorithm.bars(int(self.cuts[0]), int(self.cuts[-1]) - 1)
-        assert bars is not None
-        row = np.zeros(len(bars.part), np.int64)
+        """Return the merit of the K-th best event that each stretch now holds, minus infinity where it holds fewer."""
+        place, part, merit = group.algorithm.kth(self.cuts)
+        row = np.zeros(len(part), np.int64)
         if self.partitions is not None:
             places = {value: place for place, value in enumerate(self.partitions.to_pylist())}
-            values = group.intake.partitions.decode(bars.part).to_pylist()
-            row = np.array([places.get(value, -1) for value in values], np.int64)
-        pane = np.searchsorted(self.cuts[:-1], bars.start)
-        inside = (row >= 0) & (pane < len(self.cuts) - 1) & (bars.start >= self.cuts[0])
+            row = np.array([places.get(v, -1) for v in group.intake.partitions.decode(part).to_pylist()], np.int64)
         held = np.full(self.values.shape, -np.inf)
-        held[row[inside], pane[inside]] = bars.merit[inside]
+        held[row[row >= 0], place[row >= 0]] = merit[row >= 0]
         return held
 
-    def extent(self, panes: BoolArray) -> tuple[int, int]:
-        """Return where the first of some panes begins and the last one ends."""
-        places = np.flatnonzero(panes.any(axis=0))
+    def extent(self, stretches: BoolArray) -> tuple[int, int]:
+        """Return where the first of some stretches begins and the last one ends."""
+        places = np.flatnonzero(stretches.any(axis=0))
         return int(self.cuts[places[0]]), int(self.cuts[places[-1] + 1])
 
-    def lowered(self, group: Group, panes: BoolArray, scores: dict[Any, Scores]) -> Thresholds:
-        """Return lower thresholds for the panes that missed events; the others let nothing more through."""
+    def lowered(self, group: Group, stretches: BoolArray, scores: dict[Any, Scores]) -> Thresholds:
+        """Return lower thresholds for the stretches that missed events; the others let nothing more through."""
         values = np.full(self.values.shape, NOTHING)
-        values[panes] = -np.inf
+        values[stretches] = -np.inf
         for place, value in enumerate([None] if self.partitions is None else self.partitions.to_pylist()):
             if value in scores:
-                bars = group.algorithm.bars(int(self.cuts[0]), int(self.cuts[-1]) - 1)
-                assert bars is not None
-                guess = scores[value].guess(self.cuts[:-1], self.cuts[1:], 2 * wanted(bars.k))
-                values[place] = np.where(panes[place] & (guess < self.values[place]), guess, values[place])
+                guess = scores[value].guess(self.cuts[:-1], self.cuts[1:], 2 * wanted(group.k))
+                values[place] = np.where(stretches[place] & (guess < self.values[place]), guess, values[place])
         held = self._held(group)
-        values[panes] = np.maximum(values[panes], held[panes])
-        return Thresholds(self.cuts, self.partitions, values, panes & (values > held))
+        values[stretches] = np.maximum(values[stretches], held[stretches])
+        return Thresholds(self.cuts, self.wide, self.partitions, values, stretches & (values > held))
+
+    def note(self, group: Group, newest: int, settled: int) -> None:
+        """Let a group know what it was not shown; `settled` is how far the batch has brought it in the end."""
+        behind = np.append(self.cuts[2:], ALWAYS)
+        for place in np.flatnonzero(self.wide & (self.cuts[:-1] <= newest)).tolist():
+            low, high = int(self.cuts[place]), min(int(self.cuts[place + 1]), newest + 1)
+            group.algorithm.miss(low, high, group.k if behind[place] <= settled else 0)
 
     def apply(self, df: DataFrame, time: str, partition: str | None, name: str, low: int) -> tuple[DataFrame, str]:
         """Return the DataFrame, joined where needed, and the SQL text of an event's threshold.
@@ -152,14 +180,47 @@ class Thresholds:
         edges = begin + width * np.arange(buckets + 1)
         first = np.searchsorted(cuts, edges[:-1], side="right") - 1
         last = np.searchsorted(cuts, np.minimum(edges[1:], cuts[-1]) - 1, side="right") - 1
-        # A bucket must let through what any of its panes lets through.
-        ladder = np.minimum(np.minimum.reduceat(self.values, first, axis=1), self.values[:, last])
+        # A bucket must let through what any of its stretches lets through.
+        bars = np.where(self.wide, np.minimum(self.values, _beside(self.values, np.minimum, np.inf)), self.values)
+        ladder = np.minimum(np.minimum.reduceat(bars, first, axis=1), bars[:, last])
         ladder[:, edges[:-1] < low] = -np.inf
         # Lengths in steps of powers of two keep the generated code the same while the number of panes varies.
         room = 1 << max(6, (buckets + 2).bit_length())
         ladders = np.full((len(ladder), room), -np.inf)
         ladders[:, 1 : buckets + 1] = ladder
         return begin - width, width, ladders
+
+
+def _beside(values: Any, either: np.ufunc, none: float) -> Any:
+    """Return, place by place, what either neighbour has; `none` stands beside the first and the last."""
+    column = np.full((len(values), 1), none, values.dtype)
+    return either(np.hstack([column, values[:, :-1]]), np.hstack([values[:, 1:], column]))
+
+
+def _widened(cuts: IntArray, low: int, high: int, most: int) -> tuple[IntArray, BoolArray]:
+    """Leave out cuts between `low` and `high`, so that stretches become up to `most` long; tell which are wide.
+
+    Towards either end they get shorter and shorter, since a wide stretch shares the threshold of its neighbours.
+
+    Examples
+    --------
+    >>> cuts, wide = _widened(np.arange(0, 301, 10), 20, 260, 60)
+    >>> cuts.tolist()
+    [0, 10, 20, 30, 40, 60, 100, 160, 210, 230, 240, 250, 260, 270, 280, 290, 300]
+    >>> np.diff(cuts)[wide].tolist()
+    [20, 40, 60, 50, 20]
+    """
+    first, last = np.searchsorted(cuts, low), np.searchsorted(cuts, high, side="right") - 1
+    if last - first < 4 or np.diff(cuts[max(first - 1, 0) : last + 2]).max() > most:
+        return cuts, np.zeros(max(len(cuts) - 1, 0), bool)
+    begin, end = cuts[first], cuts[last]
+    kept = [*range(first), first]
+    while kept[-1] < last:
+        here = cuts[kept[-1]]
+        length = min(most, here - begin, (end - here) // 2)
+        kept.append(max(int(np.searchsorted(cuts, here + length, side="right")) - 1, kept[-1] + 1))
+    kept += range(last + 1, len(cuts))
+    return cuts[kept], np.diff(kept) > 1
 
 
 def _partitions(group: Group, part: IntArray, scores: dict[Any, Scores]) -> tuple[pa.Array | None, IntArray]:

@@ -1,0 +1,145 @@
+"""Thresholds without Spark: rows that do not reach them stay away, and no answer may change, now or later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import skyband as sb
+from skyband.spark.outlook import Scores
+from skyband.spark.thresholds import NOTHING, Thresholds, _widened
+
+DELAY = 300
+
+
+class Sieve:
+    """Stands in for Spark: pushes into a monitor only what reaches its thresholds, or is late, or at the end."""
+
+    def __init__(self, queries: list[sb.Query], share: float) -> None:
+        self.monitor, self.share = sb.Monitor(queries, time="t", id="id"), share
+        self.shipped = self.wide = self.failed = 0
+
+    def read(self, table: pa.Table, tail: int, guess: float) -> None:
+        before = self.monitor.newest
+        self.monitor.declare(table.schema)
+        (group,) = self.monitor.groups
+        time, merit = table["t"].to_numpy(), table["x"].to_numpy()
+        spread = Scores(np.sort(np.random.default_rng(0).choice(merit, 200)) + guess, 0.0, 0, len(time) / np.ptp(time))
+        parts = {None: spread} if group.ranking.partition_by is None else dict.fromkeys(range(4), spread)
+        thresholds = Thresholds.of(group, max(before, int(time.min())), tail, tail - DELAY, parts, self.share)
+        first, newest = thresholds, int(time.max())
+        assert thresholds is not None
+        late = time < group.answered_to
+        seen = self._reach(thresholds, table) | late | (time >= tail)
+        self._push(table, seen)
+        rest = ~seen & (time > self.monitor.newest)  # none, if the batch reached as far as was thought
+        self._push(table, rest)
+        seen |= rest
+        for turn in range(3):
+            missed = thresholds.missed(group, newest)
+            if not missed.any():
+                break
+            self.failed += int(np.count_nonzero(missed))
+            thresholds = thresholds.lowered(group, missed, parts if turn == 0 else {})
+            again = self._reach(thresholds, table) & ~seen
+            self._push(table, again)
+            seen |= again
+        assert not thresholds.missed(group, newest).any()
+        assert first is not None
+        first.note(group, newest, newest - DELAY)
+        self.wide += int(np.count_nonzero(first.wide))
+        group.algorithm.check()
+
+    def _push(self, table: pa.Table, rows: np.ndarray) -> None:
+        self.shipped += int(np.count_nonzero(rows))
+        self.monitor.push(table.filter(pa.array(rows)))
+
+    @staticmethod
+    def _reach(thresholds: Thresholds, table: pa.Table) -> np.ndarray:
+        """Look every row's threshold up, as the SQL text says to."""
+        origin, width, ladders = thresholds._ladders(-(2**62))
+        bucket = np.clip((table["t"].to_numpy() - origin) // width, 0, ladders.shape[1] - 1)
+        row: Any = 0
+        if thresholds.partitions is not None:
+            places = {value: place for place, value in enumerate(thresholds.partitions.to_pylist())}
+            row = np.array([places.get(value, -1) for value in table["g"].to_pylist()])
+        bar = np.where(np.asarray(row) < 0, -np.inf, ladders[row, bucket])
+        outside = (table["t"].to_numpy() < origin + width) & (bar < NOTHING)
+        reached: np.ndarray = (table["x"].to_numpy() >= bar) | outside
+        return reached
+
+
+def batches(rng: np.random.Generator) -> list[pa.Table]:
+    ties, start, found = bool(rng.integers(2)), 0, []
+    for _ in range(5):
+        n = int(rng.choice([300, 1500, 4000]))
+        time = start + np.sort(rng.integers(0, 10 * n, n)) - rng.integers(0, 250, n)
+        x = rng.integers(0, 30, n).astype(float) if ties else rng.normal(size=n)
+        ids = rng.integers(0, 100, n)
+        found.append(pa.table({"t": np.maximum(time, 0), "id": ids, "x": x, "g": rng.integers(0, 3, n)}))
+        start += 10 * n
+    return found
+
+
+def query(rng: np.random.Generator, name: str, alike: dict[str, Any]) -> sb.Query:
+    size = int(rng.integers(10, 120)) * 100
+    slide = int(rng.integers(1, max(2, size // 100))) * 100
+    return sb.Query(name, k=int(rng.choice([1, 3, 8])), score="x", window=sb.Window(size, slide=slide), **alike)
+
+
+def compare(ours: sb.Answers, truth: sb.Answers, what: str) -> int:
+    """Compare answers; a query that came later may know less of the past, but must know that. Returns how many do."""
+    assert [(a.query, a.end) for a in ours] == [(a.query, a.end) for a in truth], what
+    for mine, right in zip(ours, truth, strict=True):
+        assert mine.exact <= right.exact, what
+        assert mine.exact or mine.query.startswith("new"), what
+        assert not mine.exact or mine.rows == right.rows, what
+    return sum(right.exact and not mine.exact for mine, right in zip(ours, truth, strict=True))
+
+
+def test_a_threshold_never_changes_an_answer() -> None:
+    wide = failed = shipped = rows = answers = unsure = 0
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        alike: dict[str, Any] = {
+            "distinct": rng.choice(np.array([None, "best"], object)),
+            "partition_by": rng.choice(np.array([None, None, "g"], object)),
+        }
+        queries = [query(rng, f"q{i}", alike) for i in range(int(rng.integers(1, 4)))]
+        sieve, plain = Sieve(queries, float(rng.choice([0.3, 1.0]))), sb.Monitor(queries, time="t", id="id")
+        for number, table in enumerate(batches(rng)):
+            wobble = int(rng.choice([-400, 0, 400]))
+            sieve.read(table, int(table["t"].to_numpy().max()) + wobble, float(rng.choice([0.0, 0.0, 0.5])))
+            plain.push(table)
+            mark = plain.newest - DELAY
+            assert sieve.monitor.newest == plain.newest, f"seed {seed}"
+            truth = plain.advance(mark)
+            unsure += compare(sieve.monitor.advance(mark), truth, f"seed {seed}, batch {number}")
+            answers += len(truth)
+            if rng.integers(2):
+                late_comer = query(rng, f"new{number}", alike)
+                for monitor in (sieve.monitor, plain):
+                    monitor.register(late_comer)
+            rows += len(table)
+        unsure += compare(sieve.monitor.finish(), plain.finish(), f"seed {seed}")
+        wide, failed, shipped = wide + sieve.wide, failed + sieve.failed, shipped + sieve.shipped
+    assert wide > 1_000
+    assert failed > 1_000
+    assert shipped < rows / 2
+    assert unsure < answers / 10
+
+
+@pytest.mark.parametrize("most", [10, 60, 95, 100_000])
+def test_wide_stretches_are_no_longer_than_allowed_nor_than_what_lies_before_them(most: int) -> None:
+    cuts = np.unique(np.concatenate([np.arange(0, 2000, 7), np.arange(0, 2000, 10)]))
+    wider, wide = _widened(cuts, 100, 1500, most)
+    assert set(wider.tolist()) <= set(cuts.tolist())
+    assert set(cuts[(cuts < 100) | (cuts > 1500)].tolist()) <= set(wider.tolist())
+    length = np.diff(wider)
+    assert length.max() <= max(most, 7)
+    for place in np.flatnonzero(wide).tolist():
+        assert length[place] <= wider[place] - wider[wider >= 100][0]
+        assert wider[place + 2] <= 1500
