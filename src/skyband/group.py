@@ -164,9 +164,9 @@ class Group:
         self.counts.late += len(late)
         self.counts.partly_late += tally.partly_late
 
-    def _compact(self) -> None:
-        """Make room in the arena once most of it is not kept any more."""
-        if self.arena.size <= 2 * len(self.algorithm.kept()) + 4096:
+    def _compact(self, share: float = 2.0, spare: int = 4096) -> None:
+        """Make room in the arena once much of it is not kept any more."""
+        if self.arena.size <= share * len(self.algorithm.kept()) + spare:
             return
         self.algorithm.compact(self.arena.compact(self.algorithm.kept()))
         self.intake.forget_unused()
@@ -310,6 +310,7 @@ class Group:
 
     def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         """Return everything as plain values and tables, detached from the live state."""
+        self._compact(1.25, 256)  # what is not kept any more need not be written either
         algorithm = self.algorithm.snapshot()
         arrays = {name: value for name, value in algorithm.items() if isinstance(value, np.ndarray)}
         meta = {

@@ -167,8 +167,14 @@ def kept(folder: Path) -> Iterator[pa.Table]:
 
 def catch_up(handle: Handle, meanwhile: Callable[[], None]) -> None:
     """Wait until a stream has read all that is there; this thread stays free for signals and for something else."""
+
+    def read_all() -> None:
+        # A look at the folder that began before a file was there may end the first wait, but not the second.
+        handle.processAllAvailable()
+        handle.processAllAvailable()
+
     with ThreadPoolExecutor(1, "skyband-wait") as pool:
-        reading = pool.submit(handle.processAllAvailable)
+        reading = pool.submit(read_all)
         try:
             while not wait([reading], REFRESH).done:
                 meanwhile()
