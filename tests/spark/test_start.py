@@ -282,6 +282,8 @@ def test_what_is_wrong_is_said_before_anything_is_read(spark: Any, tmp_path: Pat
         ({"trigger": {"now": True}}, "trigger is {'now': True}; give one of"),
         ({"placement": "moon"}, "placement is 'moon'; use 'driver' or 'executors'"),
         ({"sink": 3}, "cannot write answers to this int"),
+        ({"sink": tmp_path / "out", "late": tmp_path / "out"}, "sink and late are the same folder"),
+        ({"sink": tmp_path / "c"}, "checkpoint and sink are the same folder"),
         ({"history": df}, "history is a streaming DataFrame"),
         ({"history": 3}, "history is of type int"),
         ({"checkpoint": "s3a://bucket/c"}, "is not on a file system that Python can write to"),

@@ -47,9 +47,9 @@ Raw rows: `benchmarks/results/core.csv`, versions and machine in `core.json` bes
 CLOSING = """\
 ## Left out
 
-Spark and Flink are engines for many machines; one process over columns in memory says little about them. They will be
-compared where they are at home, over files and topics, in a benchmark of their own. Systems that keep views fresh
-(RisingWave, Materialize, Feldera) need the data inside a server; a fair comparison takes one, and is left for later.
+One process over columns in memory says little about engines for many machines. What Spark does over files is measured
+on [a page of its own](benchmarks-spark.md). Flink is left for later, and so are systems that keep views fresh
+(RisingWave, Materialize, Feldera): they need the data inside a server, and a fair comparison takes one.
 """
 
 

@@ -25,7 +25,7 @@ from skyband.spark.executors import answers_of
 from skyband.spark.handle import Handle
 from skyband.spark.handler import Collector, Handler, Stream
 from skyband.spark.history import History, as_history
-from skyband.spark.sinks import as_sink
+from skyband.spark.sinks import Files, as_sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -109,6 +109,7 @@ def start(
         as_sink(rejected, "rejected"),
         as_history(history),
     )
+    _check_folders(stream)
     Monitor(listed)  # refuses what is no query, and names that come twice
     for number, query in enumerate(listed):
         columns.check_names(query.select, schema.names)
@@ -148,6 +149,18 @@ def _stream_of(df: DataFrame, time: str, id_: str, time_unit: TimeUnit | None) -
     source, schema = Source(time, id_, time_unit), columns.arrow_schema(df)
     columns.check(schema, source)
     return source, schema
+
+
+def _check_folders(stream: Stream) -> None:
+    """Refuse to write two things into one folder: each would replace what the other wrote."""
+    sinks = {"sink": stream.sink, "late": stream.late, "rejected": stream.rejected}
+    folders = {name: sink.folder for name, sink in sinks.items() if isinstance(sink, Files)}
+    seen = {stream.checkpoint.folder.absolute(): "checkpoint"}
+    for name, folder in folders.items():
+        if other := seen.get(folder.absolute()):
+            msg = f"{other} and {name} are the same folder, {folder}; give each a folder of its own"
+            raise InputError(msg)
+        seen[folder.absolute()] = name
 
 
 def _delay(watermark: Duration | None) -> int | None:
