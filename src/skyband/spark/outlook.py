@@ -65,9 +65,21 @@ class Scores:
             return np.full(len(start), -np.inf)
         expected = np.maximum(self.density * (end - start), 1e-9)
         share = np.maximum(events / expected, FEW / known)
-        place = np.minimum(np.ceil(share * known).astype(np.int64), known)
-        low = start if self.slope > 0 else end
-        return np.where(share < MOST_SHARE, self.residual[known - place] + self.slope * (low - self.origin), -np.inf)
+        guess = np.full(len(start), -np.inf)
+        for length in np.unique(end - start).tolist():
+            chosen = (end - start == length) & (share < MOST_SHARE)
+            merit = self._spread(length)
+            place = np.minimum(np.ceil(share[chosen] * len(merit)).astype(np.int64), len(merit))
+            guess[chosen] = merit[len(merit) - place] + self.slope * (start[chosen] - self.origin)
+        return guess
+
+    def _spread(self, length: int) -> FloatArray:
+        """Return how merits are spread over a stretch of some length, less the trend up to its start, ascending."""
+        if self.slope == 0.0:
+            return self.residual
+        thinned = self.residual[-1 :: -max(len(self.residual) // 256, 1)]
+        moments = (np.arange(256) + 0.5) / 256
+        return np.sort((thinned[:, None] + self.slope * length * moments).ravel())
 
 
 def _trend(time: FloatArray, merit: FloatArray) -> float:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 MOST_BUCKETS = 1 << 14
 MOST_NUMBERS = 1 << 22
+FEW_PARTITIONS = 64
+"""So many partitions at most are looked up in a constant; more are joined."""
 NOTHING = np.inf
 """A threshold that only infinite merits reach, which no other threshold keeps out."""
 
@@ -67,8 +69,7 @@ class Thresholds:
         """
         cuts = group.algorithm.open_cuts(low, tail)
         by = group.intake.bounds.partition_by if group.intake.bounds else None
-        # Spark takes some values for equal that the core tells apart (0.0 and -0.0, moments in other zones).
-        if cuts is None or (by is not None and by.type not in ("text", "integer", "boolean")):
+        if cuts is None or (by is not None and by.type == "time"):  # a moment has other forms in other zones
             return None
         cuts = cuts[: np.searchsorted(cuts, tail) + 1]
         wide = np.zeros(max(len(cuts) - 1, 0), bool)
@@ -152,15 +153,18 @@ class Thresholds:
         place = f"cast(least(greatest({bucket}, 0L), {ladders.shape[1] - 1}L) AS INT) + 1"
         if self.partitions is None:
             return df, f"element_at({_numbers(ladders[0].tolist(), 'double')}, {place})"
+        assert partition is not None
+        values = self.partitions
+        if is_text(values.type):  # by its bytes: a collation may take other texts for equal
+            values, partition = values.cast(pa.binary()), f"cast({partition} AS BINARY)"
+        if len(values) <= FEW_PARTITIONS:
+            return df, _chosen(values, partition, ladders, place)
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
         key, ladder = f"skyband_key_{name}", f"skyband_ladder_{name}"
         lists = pa.ListArray.from_arrays(
             np.arange(len(ladders) + 1, dtype=np.int32) * ladders.shape[1], ladders.ravel()
         )
-        values = self.partitions
-        if is_text(values.type):  # by its bytes: a collation may take other texts for equal
-            values, partition = values.cast(pa.binary()), f"cast({partition} AS BINARY)"
         table = df.sparkSession.createDataFrame(pa.table({key: values, ladder: lists}))
         joined = df.join(F.broadcast(table), F.expr(f"{partition} <=> {key}"), "left")
         return joined, f"coalesce(element_at({ladder}, {place}), double('-Infinity'))"
@@ -230,10 +234,30 @@ def _partitions(group: Group, part: IntArray, scores: dict[Any, Scores]) -> tupl
     known, row = np.unique(part, return_inverse=True)
     values = group.intake.partitions.decode(known)
     listed = set(values.to_pylist())
-    more = [value for value in scores if value not in listed]
+    more = [value for value in scores if value not in listed and value == value]  # NaN is no key of a dict
     if more:
         values = pa.concat_arrays([values, pa.array(more, values.type)]) if len(values) else pa.array(more)
     return values, row
+
+
+def _chosen(values: pa.Array, partition: str, ladders: FloatArray, place: str) -> str:
+    """Return the threshold in one of a few partitions: all ladders in one constant, after one for all others."""
+    known = values.is_valid().to_numpy(zero_copy_only=False)
+    order = np.argsort(~known, kind="stable")  # NULL comes last: it is in no array that Spark can search
+    ladders = np.vstack([np.full(ladders.shape[1], -np.inf), ladders[order]])
+    listed = values.drop_null()
+    if pa.types.is_binary(listed.type):
+        texts = [f"unhex('{value.hex()}')" for value in listed.to_pylist()]
+        array = f"array({', '.join(texts)})"
+    elif pa.types.is_floating(listed.type):
+        array = _numbers(listed.to_pylist(), "double")
+    else:
+        array, partition = _numbers(listed.cast(pa.int64()).to_pylist(), "bigint"), f"cast({partition} AS BIGINT)"
+    null = len(known) if not known.all() else 0
+    row = f"if(isnull({partition}), {null}, 0)"
+    if len(listed):
+        row = f"cast(coalesce(array_position({array}, {partition}), {row}) AS INT)"
+    return f"element_at({_numbers(ladders.ravel().tolist(), 'double')}, {row} * {ladders.shape[1]} + {place})"
 
 
 def constant(number: int, time: str) -> str:
