@@ -100,6 +100,18 @@ def test_only_what_may_matter_comes_back(spark: Any) -> None:
 
 
 @pytest.mark.usefixtures("bold")
+@pytest.mark.parametrize("few", [0, 64], ids=["joined", "constant"])
+@pytest.mark.parametrize("by", ["g", "y", "y * 0.5 - 1", "y > 2"])
+def test_thresholds_of_partitions(spark: Any, monkeypatch: pytest.MonkeyPatch, by: str, few: int) -> None:
+    monkeypatch.setattr(thresholds, "FEW_PARTITIONS", few)
+    rng = np.random.default_rng(7)
+    query = sb.Query("q", k=2, score="x", window=sb.Window(20_000, slide=2_000), partition_by=by)
+    readings = both(spark, [query], [events(rng, 8_000, 80_000 * b) for b in range(3)])
+    assert readings[2].guesses > 10
+    assert readings[2].shipped < 8_000 / 2
+
+
+@pytest.mark.usefixtures("bold")
 def test_a_guess_that_is_too_high_is_mended(spark: Any) -> None:
     rng = np.random.default_rng(2)
     tables = [events(rng, 8_000, 80_000 * b) for b in range(3)]

@@ -157,7 +157,7 @@ class Thresholds:
         values = self.partitions
         if is_text(values.type):  # by its bytes: a collation may take other texts for equal
             values, partition = values.cast(pa.binary()), f"cast({partition} AS BINARY)"
-        if len(values) <= FEW_PARTITIONS:
+        if len(values) <= FEW_PARTITIONS and ladders.size <= MOST_BUCKETS:
             return df, _chosen(values, partition, ladders, place)
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
