@@ -260,6 +260,20 @@ def test_a_new_query_is_filled_from_the_past(spark: Any, tmp_path: Path, reader:
         assert 0 < (end - start).total_seconds() < 10_000 / SECOND, "only the stretch that can matter is asked for"
 
 
+def test_a_function_gets_frames_and_the_session_keeps_its_settings(spark: Any, tmp_path: Path) -> None:
+    tables, parts = batches(14, count=2), []
+    write(tmp_path / "in", tables)
+    before = dict(spark.conf.getAll)
+
+    def keep(frame: Any, batch_id: int) -> None:
+        parts.append((batch_id, frame.toArrow()))
+
+    go(spark, tmp_path / "in", TOP, keep, tmp_path / "checkpoint")
+    assert [batch for batch, _ in parts] == [0, 1]
+    assert_same_answers(sorted_table([part for _, part in parts]), core([TOP], tables, 60, time="t", id="id"))
+    assert dict(spark.conf.getAll) == before
+
+
 # Mistakes.
 
 
