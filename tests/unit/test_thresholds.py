@@ -143,3 +143,11 @@ def test_wide_stretches_are_no_longer_than_allowed_nor_than_what_lies_before_the
     for place in np.flatnonzero(wide).tolist():
         assert length[place] <= wider[place] - wider[wider >= 100][0]
         assert wider[place + 2] <= 1500
+
+
+@pytest.mark.parametrize("by", ["g", "g * 0.5"])
+def test_where_no_partition_is_known_every_event_matters(by: str) -> None:
+    query = sb.Query("q", k=1, score="x", window=sb.Window(100), partition_by=by)
+    monitor = sb.Monitor([query], time="t", id="id")
+    monitor.declare(batches(np.random.default_rng(1))[0].schema)
+    assert Thresholds.of(monitor.groups[0], 0, 10_000, 9_000, {}, 1.0) is None

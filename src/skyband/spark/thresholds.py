@@ -78,6 +78,8 @@ class Thresholds:
         starts, ends = cuts[:-1], np.minimum(cuts[1:], tail)
         place, part, merit = group.algorithm.kth(cuts)
         known, row = _partitions(group, part, scores)
+        if known is not None and len(known) == 0:
+            return None
         values = np.full((1 if known is None else len(known), len(starts)), -np.inf)
         for number, value in enumerate([None] if known is None else known.to_pylist()):
             if value in scores:
