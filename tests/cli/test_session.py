@@ -73,6 +73,7 @@ def test_pyspark_is_missing(queries: Path, tmp_path: Path, invoke: Invoke, monke
     ("url", "said"),
     [
         ("sc://localhost:1", "no Spark Connect server answers at localhost:1: "),
+        ("sc://localhost:high", "sc://localhost:high has no port that there can be; write it as sc://host:15002"),
         ("elsewhere", "cannot use the Spark Connect server elsewhere: "),
     ],
 )

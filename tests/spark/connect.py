@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 import skyband as sb
+from skyband.spark.sinks.frames import UNPACKED
 from tests.spark.streams import assert_same_answers, core, events, sorted_table, stream, write
 
 QUERIES = [
@@ -27,8 +29,13 @@ def main(folder: Path) -> None:
     tables = [events(rng, 300, 3_000 * batch) for batch in range(4)]
     write(folder / "in", tables)
     spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    setting = spark.conf.get(UNPACKED)
+
+    def keep(frame: Any, batch_id: int) -> None:
+        pq.write_table(frame.toArrow(), folder / f"rejected-{batch_id}.parquet")
+
     handle = sb.spark.start(
-        stream(spark, folder / "in"), QUERIES[:1], time="t", id="id", watermark=60, sink=folder / "out",
+        stream(spark, folder / "in"), QUERIES[:1], time="t", id="id", watermark=60, sink=folder / "out", rejected=keep,
         checkpoint=folder / "checkpoint", trigger={"availableNow": True},
     )  # fmt: skip
     handle.register(QUERIES[1])
@@ -43,6 +50,9 @@ def main(folder: Path) -> None:
     assert progress is not None
     assert progress["skyband"]["survivors"] > 0
     assert handle.exception() is None
+    rejected = sum(pq.read_table(file).num_rows for file in folder.glob("rejected-*"))
+    assert rejected == sum(entry["rejected"] for entry in handle.progress) > 0
+    assert spark.conf.get(UNPACKED) == setting
     assert handle.answers("top").num_rows == 3
     batch = sb.spark.topk(spark.read.parquet(str(folder / "in")), QUERIES, time="t", id="id").toArrow()
     truth = sb.run(QUERIES, tables, time="t", id="id").table()

@@ -105,7 +105,7 @@ class Algorithm(ABC):
         if len(rows):
             yield rows
 
-    # For those who can drop events before they get here.
+    # For those who can drop events before they get here; the last two only where the first gives cuts.
 
     def open_cuts(self, low: int, high: int) -> IntArray | None:  # noqa: ARG002 - for those that have any
         """Return the edges of the open panes, from `low` to `high` at least; None where every event matters."""

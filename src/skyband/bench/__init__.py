@@ -121,6 +121,8 @@ def _measured(experiments: dict[str, Callable[[Any], Iterable[Row]]], setting: A
         for name, experiment in experiments.items():
             what = (experiment.__doc__ or "").split("\n")[0]
             progress.update(task, description=f"[bold]{name}[/]: {what}")
+            if not console.is_terminal:  # there is no bar to look at
+                console.print(f"{name}: {what}")
             rows += experiment(setting)
             progress.advance(task)
     return rows

@@ -1,9 +1,9 @@
 """One micro-batch into the monitor: the thresholds go to the data, and only what reaches them comes back.
 
-A batch is read in one pass. Rows come back that reach the threshold of their pane, that are late or incomplete,
-that lie at the end of the batch (so that its latest event time is known exactly), or that belong to a thin sample
-from which the next thresholds are guessed. Where a guess let too few through, that part of the batch is read
-again: after `Reader.read`, every pane holds its best K events, or all of them.
+A batch is read in one pass. Rows come back that reach the threshold of their stretch of time, that are late or
+incomplete, that lie at the end of the batch (so that its latest event time is known exactly), or that belong to a thin
+sample from which the next thresholds are guessed. Where a guess let too few through, that part of the batch is read
+again: after `Reader.read`, the monitor has all that any window still to be answered needs.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class _Batch:
         count = sum(int(np.count_nonzero(m)) for m in missed.values())
         told = whole and count <= max(4, self.reading.guesses // 20) and self.reading.shipped <= FLOOD
         self._adapt(missed)
-        scores = self.scores_after(NEVER) if count > 64 else {}
+        scores = self.scores_after(NEVER) if self._rows_in(missed) > SMALL else {}
         for turn in range(3):
             if not missed and whole:
                 break
@@ -215,10 +215,20 @@ class _Batch:
         return NEVER if self.reader.delay is None else newest - self.reader.delay
 
     def _missed(self, whole: bool) -> dict[int, BoolArray]:
-        """Return, by group, the panes where a guess was too high."""
+        """Return, by group, the stretches where events may be missing."""
         newest = self.newest if whole else ALWAYS
         found = {i: t.missed(self.monitor.groups[i], newest) for i, t in enumerate(self.thresholds) if t is not None}
         return {i: panes for i, panes in found.items() if panes.any()}
+
+    def _rows_in(self, missed: dict[int, BoolArray]) -> int:
+        """Return about how many rows lie in stretches that missed events."""
+        time, inside = self._times(self.sample), np.zeros(0, bool)
+        for number, stretches in missed.items():
+            thresholds = self.thresholds[number]
+            assert thresholds is not None
+            found = thresholds.lie_in(stretches, time)
+            inside = found if len(inside) == 0 else inside | found
+        return int(np.count_nonzero(inside)) * EVERY
 
     def _adapt(self, missed: dict[int, BoolArray]) -> None:
         """Guess lower next time where guesses were often too high, else slowly higher."""
@@ -232,7 +242,7 @@ class _Batch:
     def _read_again(
         self, missed: dict[int, BoolArray], whole: bool, scores: dict[str, dict[Any, Scores]], turn: int
     ) -> None:
-        """Read the panes that missed events once more: with a guess from this batch's own sample, or with none."""
+        """Read what missed events once more: with a guess from this batch's own sample, or with none."""
         time, low, high, wanted = self.reader.time, ALWAYS, NEVER, []
         with self.reading.phase("plan"):
             for number, panes in missed.items():

@@ -102,6 +102,9 @@ def _knock(url: str) -> None:
     if place.scheme == "sc":
         try:
             socket.create_connection((place.hostname or "", place.port or CONNECT_PORT), timeout=10).close()
+        except ValueError:
+            msg = f"{url} has no port that there can be; write it as sc://host:{CONNECT_PORT}"
+            raise InputError(msg) from None
         except OSError as error:
             msg = f"no Spark Connect server answers at {place.netloc}: {(error.strerror or str(error)).lower()}"
             raise InputError(msg) from None

@@ -1,6 +1,6 @@
-"""Thresholds as data: what an event must reach in its pane, in a form that Spark looks up inside the scan.
+"""Thresholds as data: what an event must reach in its stretch of time, in a form that Spark looks up inside the scan.
 
-Panes become buckets of equal width, so that a row finds its threshold by one division. All numbers that change
+Stretches become buckets of equal width, so that a row finds its threshold by one division. All numbers that change
 from batch to batch sit in array constants: Spark hands those to its generated code by reference and compiles
 nothing anew.
 """
@@ -125,6 +125,11 @@ class Thresholds:
         """Return where the first of some stretches begins and the last one ends."""
         places = np.flatnonzero(stretches.any(axis=0))
         return int(self.cuts[places[0]]), int(self.cuts[places[-1] + 1])
+
+    def lie_in(self, stretches: BoolArray, time: IntArray) -> BoolArray:
+        """Tell which times lie in some stretches, of whatever partition."""
+        chosen = np.concatenate([[False], stretches.any(axis=0), [False]])
+        return chosen[np.searchsorted(self.cuts, time, side="right")]
 
     def lowered(self, group: Group, stretches: BoolArray, scores: dict[Any, Scores]) -> Thresholds:
         """Return lower thresholds for the stretches that missed events; the others let nothing more through."""
