@@ -250,14 +250,15 @@ class _Batch:
                 assert before is not None
                 start, end = before.extent(panes)
                 low, high = min(low, start), max(high, end)
-                self.thresholds[number] = before.lowered(group, panes, scores.get(str(group.ranking), {}))
+                again, newest = scores.get(str(group.ranking), {}), self.newest if whole else ALWAYS
+                self.thresholds[number] = before.lowered(group, panes, again, newest)
                 wanted.append(self._reaching(number, f"{number}_{turn}", NEVER))
             if not whole:
                 low, high = min(low, self.newest + 1), ALWAYS
                 wanted.append(f"{time} > {self.newest}L")
-            again = f"({time} >= {low}L AND {time} < {high}L AND ({' OR '.join(wanted)}))"
-            fresh = f"{again} AND NOT coalesce({self.seen}, false)"
-            self.seen = f"{self.seen} OR {again}"
+            reached = f"({time} >= {low}L AND {time} < {high}L AND ({' OR '.join(wanted)}))"
+            fresh = f"{reached} AND NOT coalesce({self.seen}, false)"
+            self.seen = f"{self.seen} OR {reached}"
         self._take(self._collect(fresh))
 
     # What came back.

@@ -131,8 +131,11 @@ class Thresholds:
         chosen = np.concatenate([[False], stretches.any(axis=0), [False]])
         return chosen[np.searchsorted(self.cuts, time, side="right")]
 
-    def lowered(self, group: Group, stretches: BoolArray, scores: dict[Any, Scores]) -> Thresholds:
-        """Return lower thresholds for the stretches that missed events; the others let nothing more through."""
+    def lowered(self, group: Group, stretches: BoolArray, scores: dict[Any, Scores], newest: int) -> Thresholds:
+        """Return lower thresholds for the stretches that missed events; the others let nothing more through.
+
+        What begins after `newest` got nothing from the batch: no stretch before it can rely on it.
+        """
         values = np.full(self.values.shape, NOTHING)
         values[stretches] = -np.inf
         for place, value in enumerate([None] if self.partitions is None else self.partitions.to_pylist()):
@@ -141,6 +144,7 @@ class Thresholds:
                 values[place] = np.where(stretches[place] & (guess < self.values[place]), guess, values[place])
         held = self._held(group)
         values[stretches] = np.maximum(values[stretches], held[stretches])
+        values[:, self.cuts[:-1] > newest] = held[:, self.cuts[:-1] > newest]
         return Thresholds(self.cuts, self.wide, self.partitions, values, stretches & (values > held))
 
     def note(self, group: Group, newest: int, settled: int) -> None:
