@@ -284,6 +284,7 @@ class Monitor:
     def change(self, query: Query) -> None:
         """Put a query in the place of the one with its name; what is kept serves it as far as it goes."""
         group, paused = self._group(query.name), self._schedule(query.name).paused
+        self._check_ranking([query])
         self._check_columns([query])
         place = self.order.index(query.name)
         if group is self._find_group(Ranking.of(query), query.select):
@@ -308,6 +309,7 @@ class Monitor:
 
     def _register(self, queries: list[Query], apart: bool = False) -> None:
         self._check_names(queries)
+        self._check_ranking(queries)
         self._check_columns(queries)
         alike: dict[Ranking, list[Query]] = {}
         for query in queries:
@@ -341,6 +343,19 @@ class Monitor:
         if twice := sorted(name for name, count in Counter(names).items() if count > 1 or name in known):
             msg = f"there is already a query named {', '.join(map(repr, twice))}; names are unique: choose another"
             raise QueryError(msg)
+
+    def _check_ranking(self, queries: Sequence[Query]) -> None:
+        """Refuse queries that rank in a way the algorithm does not know."""
+        for query in queries:
+            if query.distinct not in self.algorithm.distincts:
+                able = [
+                    name for name, known in sorted(algorithms.ALGORITHMS.items()) if query.distinct in known.distincts
+                ]
+                msg = (
+                    f"algorithm {self.algorithm.name!r} ranks events, as its paper does: it has no "
+                    f"distinct={query.distinct!r}; leave that out, or take one of {', '.join(able)}"
+                )
+                raise QueryError(msg, query.name)
 
     def _check_columns(self, queries: Sequence[Query]) -> None:
         """Refuse queries over columns that the stream, once it is known, does not have."""

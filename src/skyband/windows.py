@@ -99,6 +99,11 @@ class Due:
         return Due(self.query[part], self.start[part], self.end[part])
 
     @classmethod
+    def none(cls) -> Due:
+        """Return no windows."""
+        return cls(*(np.empty(0, np.int64) for _ in range(3)))
+
+    @classmethod
     def by(cls, schedules: Sequence[Schedule], first: int, limits: Sequence[int]) -> Due:
         """List the windows of each schedule that contain something from `first` on and end by its limit."""
         ends = [s.ends_between(first, limit) for s, limit in zip(schedules, limits, strict=True)]

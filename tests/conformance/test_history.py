@@ -37,10 +37,10 @@ def test_filled_from_the_past(seed: int, algorithm: str) -> None:
     table = events(seed)
     size = int(rng.integers(50, 900))
     window = sb.Window(size, slide=int(rng.integers(10, size)), closed=str(rng.choice(["left", "right"])))  # type: ignore[arg-type]
-    distinct = [None, "best", "latest"][rng.integers(3)]
+    distinct = rng.choice(np.array(sb.ALGORITHMS[algorithm].distincts, object))
     old = sb.Query("old", k=2, score="x", window=sb.Window(100, slide=30))
     new = sb.Query(
-        "new", k=int(rng.integers(1, 9)), score=["x", "-x"][rng.integers(2)], window=window, distinct=distinct,  # type: ignore[arg-type]
+        "new", k=int(rng.integers(1, 9)), score=["x", "-x"][rng.integers(2)], window=window, distinct=distinct,
         partition_by=[None, "g"][rng.integers(2)],
     )  # fmt: skip
     truth = sb.Monitor([old, new], algorithm=algorithm, time="t", id="id")

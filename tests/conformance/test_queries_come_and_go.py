@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import skyband as sb
-from tests.conformance.registry import algorithms
+from tests.conformance.registry import algorithms, ranks
 from tests.oracle import Ask, Oracle, Reply
 from tests.streams import Workload, query_of, random_workload, replies_of, table_of
 
@@ -27,7 +27,7 @@ def test_whatever_is_called_exact_is(algorithm: str) -> None:
     flags = {True: 0, False: 0}
     for seed in range(60):
         rng = np.random.default_rng(seed)
-        workload = random_workload(seed, many=5, counts=False)
+        workload = random_workload(seed, many=5, counts=False, **ranks(algorithm))
         batches = workload.batches()
         joins = {ask.name: int(rng.integers(0, len(batches))) for ask in workload.asks}
         leaves = {ask.name: int(rng.integers(0, 2 * len(batches))) for ask in workload.asks}
@@ -61,7 +61,7 @@ def test_whatever_is_called_exact_is(algorithm: str) -> None:
 @pytest.mark.parametrize("algorithm", algorithms())
 def test_other_queries_never_notice(algorithm: str) -> None:
     for seed in range(25):
-        workload = random_workload(seed, many=2, delay=15)
+        workload = random_workload(seed, many=2, delay=15, **ranks(algorithm))
         stays, guest = workload.asks
         found = []
         for with_guest in (False, True):

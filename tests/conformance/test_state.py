@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import skyband as sb
-from tests.conformance.registry import algorithms
+from tests.conformance.registry import algorithms, ranks
 from tests.streams import assert_same, random_workload, replies_of, run_through, table_of
 
 SEEDS = range(100, 125)
@@ -15,7 +15,7 @@ SEEDS = range(100, 125)
 @pytest.mark.parametrize("algorithm", algorithms())
 def test_restored_goes_on_as_if_nothing_had_happened(algorithm: str) -> None:
     for seed in SEEDS:
-        workload = random_workload(seed)
+        workload = random_workload(seed, **ranks(algorithm))
         truth = sb.Monitor(workload.queries(), algorithm=algorithm, time="t", id="id")
         expected = replies_of(run_through(truth, workload))
         monitor = sb.Monitor(workload.queries(), algorithm=algorithm, time="t", id="id")
@@ -37,7 +37,7 @@ def test_restored_goes_on_as_if_nothing_had_happened(algorithm: str) -> None:
 @pytest.mark.parametrize("algorithm", algorithms())
 def test_a_snapshot_is_detached_from_the_live_state(algorithm: str) -> None:
     for seed in SEEDS:
-        workload = random_workload(seed, n=80)
+        workload = random_workload(seed, n=80, **ranks(algorithm))
         batches = workload.batches()
         monitor = sb.Monitor(workload.queries(), algorithm=algorithm, time="t", id="id")
         monitor.push(table_of(batches[0], workload.text))
@@ -53,7 +53,7 @@ def test_a_snapshot_is_detached_from_the_live_state(algorithm: str) -> None:
 @pytest.mark.parametrize("algorithm", algorithms())
 def test_input_is_not_altered(algorithm: str) -> None:
     for seed in SEEDS:
-        workload = random_workload(seed, n=60)
+        workload = random_workload(seed, n=60, **ranks(algorithm))
         table = table_of(workload.batches()[0], workload.text)
         copy = table.slice(0)
         before = table.to_pydict()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from skyband.algorithms.base import Algorithm
+from skyband.algorithms.mintopk import MinTopK
+from skyband.algorithms.mtopband import MTopBand
+from skyband.algorithms.mtoplist import MTopList
 from skyband.algorithms.naive import Naive
 from skyband.algorithms.staircase import Staircase
 from skyband.errors import QueryError
@@ -12,6 +15,9 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     for algorithm in (
         Staircase,
         Naive,
+        MinTopK,
+        MTopBand,
+        MTopList,
     )
 }
 

@@ -82,6 +82,7 @@ class Algorithm(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     exact: ClassVar[bool] = True
+    distincts: ClassVar[tuple[Distinct | None, ...]] = (None, "best", "latest")
 
     def __init__(self, arena: Arena, distinct: Distinct | None) -> None:
         self.arena = arena

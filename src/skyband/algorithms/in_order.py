@@ -1,0 +1,212 @@
+"""What the published algorithms have in common: they take events in order of time and know one ranking.
+
+Events that arrive out of order wait until the watermark has passed them; then they are handed on, one by one, each
+window being answered when the last event before its end has been taken in. An event that comes after its time, but
+before all its windows are answered, is handed on at once. Each partition has a *keeper* of its own.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from skyband.algorithms.base import Algorithm, Picks
+from skyband.arena import Arena
+from skyband.order import IntArray, SlotArray, rank_in_runs
+from skyband.query import Distinct
+from skyband.windows import NEVER, Due, Schedule
+
+NO_SLOTS = np.empty(0, np.int32)
+
+
+class Keeper(ABC):
+    """Keeps the candidates of one partition, and answers windows from them."""
+
+    @abstractmethod
+    def pass_over(self, slots: SlotArray, due: Due, ks: IntArray, passed: int) -> Picks:
+        """Take in events in order, and answer windows, sorted by their ends, on the way.
+
+        Parameters
+        ----------
+        slots
+            The events, which lie before `passed`.
+        due, ks
+            The windows, each once, and how many events each asks for.
+        passed
+            Up to where time has come.
+        """
+
+    @abstractmethod
+    def kept(self) -> SlotArray:
+        """Return the slots of all kept events, in order."""
+
+    @abstractmethod
+    def compact(self, moved: SlotArray) -> None:
+        """Follow events to their new slots."""
+
+    @abstractmethod
+    def bound(self) -> int:
+        """Return how many events can be kept at most, as things stand."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise AssertionError where an invariant does not hold (for tests)."""
+
+
+class InOrder(Algorithm):
+    """Holds events back until they can be taken in order.
+
+    What changes the queries, or restores a state, makes new keepers of what is kept.
+    """
+
+    distincts = (None,)
+
+    def __init__(self, arena: Arena, distinct: Distinct | None) -> None:
+        super().__init__(arena, distinct)
+        self.waiting = NO_SLOTS
+        self.passed = NEVER  # every event before it was handed on
+        self.keepers: dict[int, Keeper] = {}
+
+    @abstractmethod
+    def keeper(self, first: int) -> Keeper:
+        """Make the keeper of a partition whose first event lies at a position."""
+
+    @abstractmethod
+    def exact_before(self, schedule: Schedule, start: int) -> bool:
+        """Tell whether a window that starts before `passed` misses nothing, for all that was taken in so far."""
+
+    def plan(self, schedules: Sequence[Schedule]) -> None:
+        """Serve these queries from now on."""
+        super().plan(schedules)
+        self._remake([keeper.kept() for keeper in self.keepers.values()])
+
+    def exact_from(self, schedule: Schedule, frontier: int) -> int:  # noqa: ARG002 - what waits is not lost
+        """Return the first start that is not passed yet, or an earlier one where what is kept is enough."""
+        if not self.keepers:
+            return NEVER if self.passed == NEVER else schedule.first_start_from(self.passed)
+        start = schedule.first_start_from(self.passed)
+        while self.exact_before(schedule, start - schedule.slide):
+            start -= schedule.slide
+        return start
+
+    # Insert.
+
+    def insert(self, slots: SlotArray) -> None:
+        """Let events wait; hand on at once those that come after their time."""
+        late = self.arena.position[slots] < self.passed
+        if late.any():
+            self._hand_on(slots[late], Due.none(), np.empty(0, np.int64))
+        self.waiting = np.concatenate([self.waiting, slots[~late]])
+
+    def _hand_on(self, slots: SlotArray, windows: Due, ks: IntArray) -> Picks:
+        """Hand events to their partitions' keepers, in order, and collect the answers, partition by partition."""
+        position, part = self.arena.position[slots], self.arena.part[slots]
+        order = np.lexsort((slots, position, part))
+        slots, position, part = slots[order], position[order], part[order]
+        self._renumber()
+        for number in np.unique(part).tolist():
+            if number not in self.keepers:
+                self.keepers[number] = self.keeper(int(position[np.searchsorted(part, number)]))
+        picked, window = [NO_SLOTS], [np.empty(0, np.int64)]
+        for number, keeper in sorted(self.keepers.items()):
+            mine = slots[slice(*np.searchsorted(part, [number, number + 1]))]
+            picks = keeper.pass_over(mine, windows, ks, self.passed)
+            picked.append(picks.slots)
+            window.append(np.repeat(np.arange(len(windows)), np.diff(picks.offsets)))
+        of = np.concatenate(window)
+        together = np.concatenate(picked)[np.argsort(of, kind="stable")]
+        return Picks(together, np.searchsorted(np.sort(of), np.arange(len(windows) + 1)))
+
+    def _renumber(self) -> None:
+        """Find the keepers' partitions again, whose numbers move as others come and go; forget empty keepers."""
+        held = [(keeper, keeper.kept()) for keeper in self.keepers.values()]
+        self.keepers = {int(self.arena.part[kept[0]]): keeper for keeper, kept in held if len(kept)}
+
+    # Expire and answer.
+
+    def answer(self, due: Due, sealed_to: int) -> Picks:
+        """Take in all that is sealed, and answer each window when its last event is in."""
+        ready = self.arena.position[self.waiting] < sealed_to
+        slots, self.waiting = self.waiting[ready], self.waiting[~ready]
+        self.passed = max(self.passed, sealed_to)
+        windows, ks, of = meta_windows(due, np.array([s.k for s in self.schedules], np.int64))
+        return extract(self._hand_on(slots, windows, ks), self.arena, due, self.schedules, of)
+
+    # State.
+
+    def kept(self) -> SlotArray:
+        """Return the slots of all kept events."""
+        return np.concatenate([*(keeper.kept() for keeper in self.keepers.values()), self.waiting])
+
+    def bound(self) -> int:
+        """Return how many events the keepers hold at most, and how many wait."""
+        return sum(keeper.bound() for keeper in self.keepers.values()) + len(self.waiting)
+
+    def compact(self, moved: SlotArray) -> None:
+        """Follow events to their new slots."""
+        self.waiting = moved[self.waiting]
+        for keeper in self.keepers.values():
+            keeper.compact(moved)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state as numbers and arrays: the rest follows from it."""
+        held = [keeper.kept() for keeper in self.keepers.values()]
+        return {
+            "waiting": self.waiting.copy(),
+            "held": np.sort(np.concatenate([*held, NO_SLOTS])),
+            "passed": self.passed,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over what `snapshot` returned."""
+        self.waiting, self.passed = state["waiting"], state["passed"]
+        self._remake([state["held"]])
+
+    def _remake(self, held: Sequence[SlotArray]) -> None:
+        """Make new keepers of kept events: of those that any old or new query needs, none is missing in them."""
+        self.keepers = {}
+        if any(len(slots) for slots in held):
+            self._hand_on(np.concatenate(held), Due.none(), np.empty(0, np.int64))
+
+    def check(self) -> None:
+        """Raise AssertionError where an invariant does not hold."""
+        kept = self.kept()
+        assert len(np.unique(kept)) == len(kept), "an event is kept twice"
+        assert np.all(self.arena.position[self.waiting] >= self.passed), "an event waits in vain"
+        assert len(kept) <= self.bound(), "more is kept than the bound allows"
+        for keeper in self.keepers.values():
+            assert len(np.unique(self.arena.part[keeper.kept()])) < 2, "a keeper has events of two partitions"
+            keeper.check()
+
+
+def meta_windows(due: Due, ks: IntArray) -> tuple[Due, IntArray, IntArray]:
+    """Return each due window once, with the largest k that is asked of it, and which of them each due one is.
+
+    Examples
+    --------
+    >>> due = Due(np.array([0, 1, 2]), np.array([0, 4, 0]), np.array([8, 8, 8]))
+    >>> windows, ks, of = meta_windows(due, np.array([3, 1, 2]))
+    >>> windows.start.tolist(), ks.tolist(), of.tolist()
+    ([0, 4], [3, 1], [0, 1, 0])
+    """
+    order = np.lexsort((due.start, due.end))
+    start, end = due.start[order], due.end[order]
+    new = np.ones(len(order), bool)
+    new[1:] = (start[1:] != start[:-1]) | (end[1:] != end[:-1])
+    of = np.empty(len(order), np.int64)
+    of[order] = np.cumsum(new) - 1
+    most = np.maximum.reduceat(ks[due.query[order]], np.flatnonzero(new)) if len(order) else np.empty(0, np.int64)
+    return Due(due.query[order][new], start[new], end[new]), most, of
+
+
+def extract(picks: Picks, arena: Arena, due: Due, schedules: Sequence[Schedule], of: IntArray) -> Picks:
+    """Give each query its share of what was picked for its window: the first k of each partition."""
+    ks = np.array([s.k for s in schedules], np.int64)[due.query]
+    starts, lengths = picks.offsets[:-1][of], np.diff(picks.offsets)[of]
+    place = np.repeat(starts - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths) + np.arange(lengths.sum())
+    slots, window = picks.slots[place], np.repeat(np.arange(len(due)), lengths)
+    mine = rank_in_runs(window, arena.part[slots]) < ks[window]
+    return Picks(slots[mine], np.searchsorted(window[mine], np.arange(len(due) + 1)))

@@ -1,0 +1,168 @@
+"""The MTopS framework: many queries become one *meta query*, whose windows are predicted views.
+
+A *view* is where windows start: all events from there on. Windows of several queries may share it; it holds as many
+events as the deepest of those that are still to be answered asks for. The parts, as the thesis names them:
+
+- the multi-query analyser makes the `MetaQuery`, of which window, slide and k adapt to the queries served;
+- the run-time `Scheduler` says when views open, when fewer events are asked of them, and when they close;
+- the meta-query executor and its run-time infrastructure are the algorithms: `mintopk`, `mtopband`, `mtoplist`;
+- the query result extractor, `in_order.extract`, gives each query its share of what a view holds.
+
+References
+----------
+Shastri, *MTopS: Multi-Query Optimization for Continuous Top-K Query Workloads*, 2011, chapters 3, 4 and 7. Where
+its examples contradict each other, the tests say which reading was taken.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from skyband.algorithms.in_order import InOrder, Keeper
+from skyband.order import IntArray
+from skyband.windows import NEVER, Schedule
+
+
+@dataclass(frozen=True)
+class View:
+    """Where windows start that are still to be answered: which queries they serve, and how deep they are."""
+
+    start: int
+    serves: tuple[str, ...]
+    k: int
+
+
+@dataclass(frozen=True)
+class MetaQuery:
+    """All queries as one: those with the same windows count as one, with the largest k.
+
+    Examples
+    --------
+    >>> meta = MetaQuery.of([Schedule("a", 3, 8, 4, 0, 0), Schedule("b", 1, 4, 2, 0, 0)])
+    >>> meta.window, meta.slide(8)
+    (8, 2)
+    >>> [(view.start, view.serves, view.k) for view in meta.views(8)]
+    [(0, ('a',), 3), (4, ('a', 'b'), 3), (6, ('b',), 1)]
+    """
+
+    members: tuple[Schedule, ...]
+    names: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, schedules: Sequence[Schedule]) -> Self:
+        """Analyse queries."""
+        alike: dict[tuple[int, int, int], list[Schedule]] = {}
+        for schedule in schedules:
+            alike.setdefault((schedule.size, schedule.slide, schedule.phase), []).append(schedule)
+        members = tuple(
+            Schedule("", max(s.k for s in same), *key, 0, min(s.closed_to for s in same)) for key, same in alike.items()
+        )
+        return cls(members, tuple(tuple(s.name for s in same) for same in alike.values()))
+
+    @property
+    def window(self) -> int:
+        """The longest window."""
+        return max(member.size for member in self.members)
+
+    def slide(self, moment: int) -> int:
+        """Return how long it is from a moment until the next answer of any query: the slide adapts to that."""
+        return min(member.first_end_after(moment) for member in self.members) - moment
+
+    def views(self, moment: int) -> list[View]:
+        """Return the views that have begun before a moment, and that serve a window which ends then or later."""
+        found: dict[int, tuple[list[str], int]] = {}
+        for member, names in zip(self.members, self.names, strict=True):
+            start = member.first_end_after(moment - 1) - member.size
+            for at in range(start, moment, member.slide):
+                served, k = found.get(at, ([], 0))
+                found[at] = ([*served, *names], max(k, member.k))
+        return [View(start, tuple(served), k) for start, (served, k) in sorted(found.items())]
+
+
+class Scheduler:
+    """Says when views open, when they need fewer events, and when they close.
+
+    Parameters
+    ----------
+    members
+        Queries as windows, each once.
+    first
+        Where the first event lies: no earlier window matters.
+    """
+
+    def __init__(self, members: Sequence[Schedule], first: int) -> None:
+        self.members = members
+        nexts = (max(m.first_start_from(first - m.size + 1), m.next_start) for m in members)
+        self.next_start = np.array(list(nexts), np.int64)
+        self.steps = np.empty((3, 0), np.int64)
+
+    def until(self, passed: int) -> tuple[IntArray, IntArray]:
+        """Return what happens up to a moment, in order.
+
+        Returns
+        -------
+        Views that open: where they start, and their k. Steps: when (once the windows that end then are answered),
+        the start of the view, and the k that it needs from then on; 0 closes it.
+        """
+        sizes = np.array([m.size for m in self.members], np.int64)
+        slides = np.array([m.slide for m in self.members], np.int64)
+        ks = np.array([m.k for m in self.members], np.int64)
+        number = np.maximum(-((self.next_start - passed) // slides), 0)  # of windows that start before `passed`
+        which = np.repeat(np.arange(len(number)), number)
+        turn = np.arange(len(which)) - np.repeat(np.cumsum(number) - number, number)
+        start = self.next_start[which] + turn * slides[which]
+        self.next_start += number * slides
+        opened, steps = stairs(start, start + sizes[which], ks[which])
+        steps = np.concatenate([self.steps, steps], axis=1)
+        steps = steps[:, np.lexsort(steps[:1])]
+        due = int(np.searchsorted(steps[0], passed, side="right"))
+        self.steps = steps[:, due:]
+        return opened, steps[:, :due]
+
+
+def stairs(start: IntArray, end: IntArray, k: IntArray) -> tuple[IntArray, IntArray]:
+    """Turn windows into views: how deep each view is when it opens, and how that falls as its windows are answered.
+
+    Examples
+    --------
+    A view that serves windows until 8 (k = 5), 10 (k = 1) and 12 (k = 3): 5 deep, from 8 on 3, after 12 not at all.
+
+    >>> opened, steps = stairs(np.array([4, 4, 4]), np.array([8, 10, 12]), np.array([5, 1, 3]))
+    >>> opened.tolist(), steps.tolist()
+    ([[4], [5]], [[8, 12], [4, 4], [3, 0]])
+    """
+    order = np.lexsort((-k, -end, start))  # view by view, from the last end back
+    start, end, k = start[order], end[order], k[order]
+    first = np.ones(len(order), bool)
+    first[1:] = start[1:] != start[:-1]
+    view = np.cumsum(first) - 1
+    width = int(k.max(initial=0)) + 1
+    deepest = np.maximum.accumulate(view * width + k) - view * width
+    before = np.concatenate([[0], deepest[:-1]])
+    before[first] = 0
+    step = deepest > before
+    last = np.flatnonzero(np.append(first[1:], True)) if len(order) else np.empty(0, np.int64)
+    return np.stack([start[last], deepest[last]]), np.stack([end[step], start[step], before[step]])
+
+
+class Predicting(InOrder):
+    """Algorithms that keep what is in a predicted view of some query."""
+
+    @abstractmethod
+    def keeper(self, first: int) -> Keeper:
+        """Make the keeper of a partition whose first event lies at a position."""
+
+    def exact_before(self, schedule: Schedule, start: int) -> bool:
+        """Tell whether some exact query has a view there that is deep enough."""
+        return any(
+            s.k >= schedule.k
+            and (start - s.phase) % s.slide == 0
+            and start >= s.exact_from
+            and start >= s.next_start > NEVER
+            for s in self.schedules
+        )
