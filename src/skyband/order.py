@@ -65,7 +65,7 @@ def rank_in_runs(*columns: IntArray) -> IntArray:
     return np.arange(n) - np.maximum.accumulate(starts)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator]
+@numba.njit(nogil=True, inline="always")  # type: ignore[untyped-decorator]
 def is_better(
     merit_a: float, time_a: int, key_a: int, merit_b: float, time_b: int, key_b: int
 ) -> bool:  # pragma: no cover - compiled; tested through its py_func

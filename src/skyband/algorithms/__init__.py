@@ -7,7 +7,11 @@ from skyband.algorithms.mintopk import MinTopK
 from skyband.algorithms.mtopband import MTopBand
 from skyband.algorithms.mtoplist import MTopList
 from skyband.algorithms.naive import Naive
+from skyband.algorithms.phbase import PHBase
+from skyband.algorithms.phtree import PHTree
+from skyband.algorithms.sap import SAP
 from skyband.algorithms.staircase import Staircase
+from skyband.algorithms.stkqf import STKQF
 from skyband.errors import QueryError
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
@@ -18,6 +22,10 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         MinTopK,
         MTopBand,
         MTopList,
+        SAP,
+        PHBase,
+        PHTree,
+        STKQF,
     )
 }
 

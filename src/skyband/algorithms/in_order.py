@@ -56,6 +56,43 @@ class Keeper(ABC):
         """Raise AssertionError where an invariant does not hold (for tests)."""
 
 
+class Apart(Keeper):
+    """Keepers side by side, each for the windows of one query."""
+
+    def __init__(self, keepers: Sequence[tuple[Schedule, Keeper]]) -> None:
+        # The deepest first: a window that two queries share is answered by the keeper that is deep enough for both.
+        self.keepers = sorted(keepers, key=lambda each: -each[0].k)
+
+    def pass_over(self, slots: SlotArray, due: Due, ks: IntArray, passed: int) -> Picks:
+        """Let each keeper take in the events and answer its windows."""
+        found, taken = [], np.zeros(len(due), bool)
+        for query, keeper in self.keepers:
+            size, rest = due.end - due.start, (due.start - query.phase) % query.slide
+            mine = np.flatnonzero(~taken & (size == query.size) & (rest == 0))
+            taken[mine] = True
+            part = Due(due.query[mine], due.start[mine], due.end[mine])
+            found.append((keeper.pass_over(slots, part, ks[mine], passed), mine))
+        return together(found, len(due))
+
+    def kept(self) -> SlotArray:
+        """Return the slots of the events that any keeper has."""
+        return np.unique(np.concatenate([keeper.kept() for _, keeper in self.keepers]))
+
+    def compact(self, moved: SlotArray) -> None:
+        """Follow events to their new slots."""
+        for _, keeper in self.keepers:
+            keeper.compact(moved)
+
+    def bound(self) -> int:
+        """Return the sum of what the keepers can hold."""
+        return sum(keeper.bound() for _, keeper in self.keepers)
+
+    def check(self) -> None:
+        """Raise AssertionError where an invariant does not hold."""
+        for _, keeper in self.keepers:
+            keeper.check()
+
+
 class InOrder(Algorithm):
     """Holds events back until they can be taken in order.
 
@@ -110,15 +147,11 @@ class InOrder(Algorithm):
         for number in np.unique(part).tolist():
             if number not in self.keepers:
                 self.keepers[number] = self.keeper(int(position[np.searchsorted(part, number)]))
-        picked, window = [NO_SLOTS], [np.empty(0, np.int64)]
+        found, every = [], np.arange(len(windows))
         for number, keeper in sorted(self.keepers.items()):
             mine = slots[slice(*np.searchsorted(part, [number, number + 1]))]
-            picks = keeper.pass_over(mine, windows, ks, self.passed)
-            picked.append(picks.slots)
-            window.append(np.repeat(np.arange(len(windows)), np.diff(picks.offsets)))
-        of = np.concatenate(window)
-        together = np.concatenate(picked)[np.argsort(of, kind="stable")]
-        return Picks(together, np.searchsorted(np.sort(of), np.arange(len(windows) + 1)))
+            found.append((keeper.pass_over(mine, windows, ks, self.passed), every))
+        return together(found, len(windows))
 
     def _renumber(self) -> None:
         """Find the keepers' partitions again, whose numbers move as others come and go; forget empty keepers."""
@@ -180,6 +213,16 @@ class InOrder(Algorithm):
         for keeper in self.keepers.values():
             assert len(np.unique(self.arena.part[keeper.kept()])) < 2, "a keeper has events of two partitions"
             keeper.check()
+
+
+def together(found: Sequence[tuple[Picks, IntArray]], windows: int) -> Picks:
+    """Put answers together, each given with the windows that it is about; in each window in the order given."""
+    if len(found) == 1 and len(found[0][1]) == windows:
+        return found[0][0]
+    of = np.concatenate([*(np.repeat(about, np.diff(picks.offsets)) for picks, about in found), np.empty(0, np.int64)])
+    order = np.argsort(of, kind="stable")
+    slots = np.concatenate([*(picks.slots for picks, _ in found), NO_SLOTS])[order]
+    return Picks(slots, np.searchsorted(of[order], np.arange(windows + 1)))
 
 
 def meta_windows(due: Due, ks: IntArray) -> tuple[Due, IntArray, IntArray]:

@@ -28,14 +28,9 @@ Queries with the same windows share one list, which is as deep as the deepest of
 
 from __future__ import annotations
 
-import numpy as np
-
-from skyband.algorithms.base import Picks
-from skyband.algorithms.in_order import NO_SLOTS, Keeper
+from skyband.algorithms.in_order import Apart, Keeper
 from skyband.algorithms.mtops import MetaQuery, Predicting
 from skyband.algorithms.toplist import TopList
-from skyband.order import IntArray, SlotArray
-from skyband.windows import Due
 
 
 class MinTopK(Predicting):
@@ -46,47 +41,5 @@ class MinTopK(Predicting):
 
     def keeper(self, first: int) -> Keeper:
         """Make a list per query."""
-        # The deepest first: a window that two queries share is answered by the list that is deep enough for both.
-        members = sorted(MetaQuery.of(self.schedules).members, key=lambda member: -member.k)
-        return Lists({(m.size, m.slide, m.phase): TopList(self.arena, [m], first) for m in members})
-
-
-class Lists(Keeper):
-    """Independent lists, each for the windows of one query."""
-
-    def __init__(self, lists: dict[tuple[int, int, int], TopList]) -> None:
-        self.lists = lists
-
-    def pass_over(self, slots: SlotArray, due: Due, ks: IntArray, passed: int) -> Picks:
-        """Let each list take in the events and answer its windows."""
-        window = [np.empty(0, np.int64)]
-        picked = [NO_SLOTS]
-        taken = np.zeros(len(due), bool)
-        for (size, slide, phase), each in self.lists.items():
-            mine = np.flatnonzero(~taken & (due.end - due.start == size) & ((due.start - phase) % slide == 0))
-            taken[mine] = True
-            part = Due(due.query[mine], due.start[mine], due.end[mine])
-            picks = each.pass_over(slots, part, ks[mine], passed)
-            picked.append(picks.slots)
-            window.append(np.repeat(mine, np.diff(picks.offsets)))
-        of = np.concatenate(window)
-        together = np.concatenate(picked)[np.argsort(of, kind="stable")]
-        return Picks(together, np.searchsorted(np.sort(of), np.arange(len(due) + 1)))
-
-    def kept(self) -> SlotArray:
-        """Return the slots of the events that are in any list."""
-        return np.unique(np.concatenate([each.kept() for each in self.lists.values()]))
-
-    def compact(self, moved: SlotArray) -> None:
-        """Follow events to their new slots."""
-        for each in self.lists.values():
-            each.compact(moved)
-
-    def bound(self) -> int:
-        """Return the sum of what the lists can hold."""
-        return sum(each.bound() for each in self.lists.values())
-
-    def check(self) -> None:
-        """Raise AssertionError where an invariant does not hold."""
-        for each in self.lists.values():
-            each.check()
+        members = MetaQuery.of(self.schedules).members
+        return Apart([(member, TopList(self.arena, [member], first)) for member in members])

@@ -122,7 +122,7 @@ class Scheduler:
         steps = steps[:, np.lexsort(steps[:1])]
         due = int(np.searchsorted(steps[0], passed, side="right"))
         self.steps = steps[:, due:]
-        return opened, steps[:, :due]
+        return opened, np.ascontiguousarray(steps[:, :due])  # one kind of array: kernels are compiled for each
 
 
 def stairs(start: IntArray, end: IntArray, k: IntArray) -> tuple[IntArray, IntArray]:

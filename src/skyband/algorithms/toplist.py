@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,9 +14,6 @@ from skyband.kernels import toplist as kernel
 from skyband.kernels.walk import PICKED, WALK
 from skyband.order import IntArray, SlotArray
 from skyband.windows import Due, Schedule
-
-_NODE = (np.int32, np.float64, *(np.int64,) * 7)
-_VIEW = (np.int64, np.int64, np.int64, np.int64, np.float64)
 
 
 class TopList(Keeper):
@@ -36,11 +32,12 @@ class TopList(Keeper):
     def __init__(self, arena: Arena, members: Sequence[Schedule], first: int) -> None:
         self.arena = arena
         self.scheduler = Scheduler(members, first)
-        self.numbers = np.zeros(5, np.int64)
-        self.nodes: Any = None
-        self.views: Any = tuple(np.empty(0, kind) for kind in (*_VIEW, np.float64))
+        self.numbers = np.zeros(kernel.NUMBERS, np.int64)
+        self.views, self.bar, self.least = np.zeros((0, kernel.VIEW), np.int64), np.empty(0), np.empty(0)
+        self.nodes, self.merit = np.zeros((0, kernel.NODE), np.int64), np.empty(0)
+        self.links = np.zeros((0, kernel.LEVELS, 2), np.int64)
         self._widen(64)
-        kernel.reset(self.nodes, self.numbers)
+        kernel.reset(self.links, self.numbers)
 
     def pass_over(self, slots: SlotArray, due: Due, ks: IntArray, passed: int) -> Picks:
         """Take in events in order, and answer windows on the way."""
@@ -51,85 +48,85 @@ class TopList(Keeper):
         arena, at = self.arena, np.zeros(WALK, np.int64)
         events = (arena.merit, arena.time, arena.key, arena.part, arena.position)
         live = self._live()
-        self.nodes[3][live] = arena.key[self.nodes[0][live]]  # keys move when ids come and go
+        self.nodes[live, kernel.KEY] = arena.key[self.nodes[live, kernel.SLOT]]  # keys move when ids come and go
         self._make_room(opened.shape[1])
         picks, offsets = np.empty(int(ks.sum()), np.int32), np.zeros(len(due) + 1, np.int64)
         while kernel.pass_over(
-            events, slots, self.nodes, self.numbers, self.views, opened, steps, (due.start, due.end, ks), passed, at,
-            picks, offsets,
+            events, slots, self.nodes, self.merit, self.links, self.free, self.numbers, self.views, self.bar,
+            self.least, opened, steps, (due.start, due.end, ks), passed, at, picks, offsets,
         ) == kernel.FULL:  # fmt: skip
-            self._widen(2 * len(self.nodes[0]))
+            self._widen(2 * len(self.nodes))
         return Picks(picks[: at[PICKED]], offsets)
 
     def _widen(self, room: int) -> None:
         """Make room for more nodes."""
-        flat = [np.zeros(room, kind) for kind in _NODE]
-        levels = [np.zeros((kernel.LEVELS, room), np.int32) for _ in range(2)]
-        if self.nodes is not None:
-            for old, new in zip(self.nodes, [*flat, *levels], strict=False):
-                new[..., : old.shape[-1]] = old
-        self.nodes = (*flat, *levels, np.empty(room, np.int32))
+        more = room - len(self.nodes)
+        self.nodes, self.merit, self.links = (
+            np.concatenate([column, np.zeros((more, *column.shape[1:]), column.dtype)])
+            for column in (self.nodes, self.merit, self.links)
+        )
+        self.free = np.empty(room, np.int64)  # none is free, or there would be room
 
     def _make_room(self, opening: int) -> None:
         """Forget the views that are closed, and make room for those that open."""
         count = self.numbers[kernel.VIEWS]
-        alive = np.flatnonzero(self.views[1][:count] > 0)
+        alive = np.flatnonzero(self.views[:count, kernel.DEPTH] > 0)
         place = np.full(count + 1, -1, np.int64)
         place[alive] = np.arange(len(alive))
         live = self._live()
-        for marks in self.nodes[5:7]:
-            marks[live] = place[marks[live]]
+        for mark in (kernel.FIRST, kernel.LAST):
+            self.nodes[live, mark] = place[self.nodes[live, mark]]
         blocks = (len(alive) + opening) // kernel.BLOCK + 1
-        columns = [np.zeros(blocks * kernel.BLOCK, kind) for kind in _VIEW]
-        columns[-1][:] = np.inf
-        for new, old in zip(columns, self.views, strict=False):
-            new[: len(alive)] = old[alive]
-        self.views = (*columns, columns[-1].reshape(blocks, -1).min(axis=1))
+        views, bar = np.zeros((blocks * kernel.BLOCK, kernel.VIEW), np.int64), np.full(blocks * kernel.BLOCK, np.inf)
+        views[: len(alive)], bar[: len(alive)] = self.views[alive], self.bar[alive]
+        self.views, self.bar, self.least = views, bar, bar.reshape(blocks, -1).min(axis=1)
         self.numbers[kernel.VIEWS] = len(alive)
 
     def _live(self) -> IntArray:
         """Return the nodes of the list, best first."""
-        live: IntArray = kernel.listed(self.nodes, self.numbers)
+        live: IntArray = kernel.listed(self.links, self.numbers)
         return live
 
     def marks(self) -> list[tuple[int, int, int]]:
         """Return the events, best first: slot, and where the first and the last view start that hold it."""
-        live, start = self._live(), self.views[0]
-        first, last = (start[self.nodes[mark][live]].tolist() for mark in (5, 6))
-        return list(zip(self.nodes[0][live].tolist(), first, last, strict=True))
+        live, start = self._live(), self.views[:, kernel.START]
+        first, last = (start[self.nodes[live, mark]].tolist() for mark in (kernel.FIRST, kernel.LAST))
+        return list(zip(self.nodes[live, kernel.SLOT].tolist(), first, last, strict=True))
 
     def pointers(self) -> dict[int, int]:
         """Return, by the start of each open view, the slot of the worst event that it holds."""
-        start, k, _count, low, *_ = (column[: self.numbers[kernel.VIEWS]] for column in self.views)
-        return {int(s): int(self.nodes[0][w]) for s, w, depth in zip(start, low, k, strict=True) if depth and w}
+        views = self.views[: self.numbers[kernel.VIEWS]]
+        views = views[views[:, kernel.COUNT] > 0]
+        return dict(
+            zip(views[:, kernel.START].tolist(), self.nodes[views[:, kernel.LOW], kernel.SLOT].tolist(), strict=True)
+        )
 
     def kept(self) -> SlotArray:
         """Return the slots of all events of the list."""
-        kept: SlotArray = np.sort(self.nodes[0][self._live()])
-        return kept
+        return np.sort(self.nodes[self._live(), kernel.SLOT]).astype(np.int32)
 
     def compact(self, moved: SlotArray) -> None:
         """Follow events to their new slots."""
         live = self._live()
-        self.nodes[0][live] = moved[self.nodes[0][live]]
+        self.nodes[live, kernel.SLOT] = moved[self.nodes[live, kernel.SLOT]]
 
     def bound(self) -> int:
         """Return the sum of what the views can hold."""
-        return int(self.views[1][: self.numbers[kernel.VIEWS]].sum())
+        return int(self.views[: self.numbers[kernel.VIEWS], kernel.DEPTH].sum())
 
     def check(self) -> None:
         """Raise AssertionError where an invariant does not hold."""
         live = self._live()
-        slot, merit, time, _key, position, first, last = (column[live] for column in self.nodes[:7])
-        key = self.arena.key[slot]
-        assert np.array_equal(np.lexsort((key, -time, -merit)), np.arange(len(live))), "the list is not in order"
+        slot, position, first, last = (
+            self.nodes[live, column] for column in (kernel.SLOT, kernel.POSITION, kernel.FIRST, kernel.LAST)
+        )
+        assert np.array_equal(self.arena.best_first(slot), np.arange(len(live))), "the list is not in order"
         held = np.zeros((self.numbers[kernel.VIEWS], len(live)), bool)
-        for view in range(len(held)):
-            start, k, count, low = (int(column[view]) for column in self.views[:4])
+        for view, (start, k, count, low) in enumerate(self.views[: len(held)].tolist()):
             inside = np.flatnonzero(position >= start)[:k]
             held[view, inside] = True
             assert count == len(inside), "a view does not count what it holds"
-            assert k == 0 or count == 0 or low == live[inside[-1]], "a pointer is wrong"
+            assert count == 0 or low == live[inside[-1]], "a pointer is wrong"
         assert np.all(held.any(axis=0)), "an event is in no view"
         if len(live) == 0:
             return

@@ -8,14 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from skyband.kernels.compiled import jit
+
 THREADS = min(os.cpu_count() or 1, 4)
 PARALLEL_ROWS = 1 << 18
-
-jit: Any = numba.njit(cache=True, nogil=True)
 
 
 @lru_cache

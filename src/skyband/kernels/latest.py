@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
-EMPTY = -1
+from skyband.kernels.compiled import jit
 
-jit: Any = numba.njit(cache=True, nogil=True)
+EMPTY = -1
 
 
 @jit

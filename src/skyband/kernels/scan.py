@@ -13,16 +13,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
+
+from skyband.kernels.compiled import jit
 
 BLOCK = 256  # rows whose positions are looked at together
 STRIP = 64  # rows whose merits are compared with the bar together
 DONE, FULL, OUTSIDE = 0, 1, 2
 NO_GUESS, FAILED = -1, -2
 REJECTED, LATE, PARTLY, FIRST, LAST, IN_USE = 0, 1, 2, 3, 4, 5
-
-jit: Any = numba.njit(cache=True, nogil=True)
 
 
 @jit

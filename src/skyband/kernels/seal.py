@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
+from skyband.kernels.compiled import jit
 from skyband.order import is_better
 from skyband.panes import ANY_K
 
 NEEDS_EVERY = 8  # panes after which K(p) is found anew
 ALL, BEST, LATEST = 0, 1, 2  # which events of one id count in a window
-
-jit: Any = numba.njit(cache=True, nogil=True)
 
 
 @jit

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
+from skyband.kernels.compiled import jit
 from skyband.kernels.walk import CLOSED, DUE, EVENT, OPENED, PICKED, STEP
 from skyband.order import is_better
-
-jit: Any = numba.njit(cache=True, nogil=True)
 
 
 @jit

@@ -5,67 +5,55 @@ per event the first and the last view that hold it. An event in between is held 
 start and is no worse than the event that the view points to.
 
 The list is a skip list of *nodes*, doubly linked on every level; node 0 stands before the best one and node 1 behind
-the worst one.
+the worst one. All of a node's numbers lie side by side in `nodes`, those of a view in `views`; only `merit`, and the
+views' `bar` and the `least` bar of a block of them, are arrays of their own. Arrays are handed on one by one: numba
+counts references to all arrays of a tuple wherever it is taken apart.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
+from skyband.kernels.compiled import jit
 from skyband.kernels.walk import CLOSED, DUE, EVENT, OPENED, PICKED, STEP
 from skyband.order import is_better
 
 LEVELS = 9
 BLOCK = 64  # views that share a minimum of their bars
-USED, FREE, VIEWS, CHANCE, TURN = 0, 1, 2, 3, 4  # of `numbers`
+SLOT, TIME, KEY, POSITION, FIRST, LAST, TURN, HEIGHT = range(8)  # of a node
+NODE = 8
+START, DEPTH, COUNT, LOW = range(4)  # of a view
+VIEW = 4
+USED, FREE, VIEWS, CHANCE, TURNS = range(5)  # of `numbers`
+NUMBERS = 5
+BETTER, WORSE = 0, 1  # of `links`, by node and level
 DONE, FULL = 0, 1
-
-jit: Any = numba.njit(cache=True, nogil=True)
 
 
 @jit
-def reset(nodes: Any, numbers: Any) -> None:
+def reset(links: Any, numbers: Any) -> None:
     """Make the list empty."""
-    _slot, _merit, _time, _key, _position, _first, _last, _height, _turn, better, worse, _free = nodes
-    worse[:, 0] = 1
-    better[:, 1] = 0
+    links[0, :, WORSE] = 1
+    links[1, :, BETTER] = 0
     numbers[USED], numbers[FREE], numbers[CHANCE] = 2, 0, 88_172_645_463_325_252
 
 
 @jit
-def listed(nodes: Any, numbers: Any) -> Any:
+def listed(links: Any, numbers: Any) -> Any:
     """Return the nodes of the list, best first."""
-    worse = nodes[10]
     found = np.empty(numbers[USED] - 2 - numbers[FREE], np.int64)
-    at = worse[0, 0]
+    at = links[0, 0, WORSE]
     for i in range(found.size):
         found[i] = at
-        at = worse[0, at]
+        at = links[at, 0, WORSE]
     return found
 
 
 @jit
-def find(nodes: Any, merit: Any, time: Any, key: Any, path: Any) -> None:
-    """Find on each level the last node that an event comes behind; of equal ones the earlier is the better."""
-    _slot, n_merit, n_time, n_key, _position, _first, _last, _height, _turn, _better, worse, _free = nodes
-    at = 0
-    for level in range(LEVELS - 1, -1, -1):
-        following = worse[level, at]
-        while following != 1 and not is_better(
-            merit, time, key, n_merit[following], n_time[following], n_key[following]
-        ):
-            at = following
-            following = worse[level, at]
-        path[level] = at
-
-
-@jit
-def link(nodes: Any, numbers: Any, path: Any) -> Any:
-    """Put a node, taken from the free ones, behind the path; return it."""
-    _slot, _merit, _time, _key, _position, _first, _last, height, _turn, better, worse, free = nodes
+def link(nodes: Any, merit: Any, links: Any, free: Any, numbers: Any, m: Any, t: Any, i: Any) -> Any:
+    """Put a node, taken from the free ones, where an event belongs; of equal ones the earlier is the better."""
     if numbers[FREE] > 0:
         numbers[FREE] -= 1
         node = free[numbers[FREE]]
@@ -77,89 +65,95 @@ def link(nodes: Any, numbers: Any, path: Any) -> Any:
     chance ^= (chance >> 7) & 0x01FFFFFFFFFFFFFF
     chance ^= chance << 17
     numbers[CHANCE] = chance
-    levels = 1
-    while levels < LEVELS and chance & 3 == 0:
+    height = 1
+    while height < LEVELS and chance & 3 == 0:
         chance >>= 2
-        levels += 1
-    height[node] = levels
-    for level in range(levels):
-        before = path[level]
-        behind = worse[level, before]
-        worse[level, before] = better[level, behind] = node
-        better[level, node], worse[level, node] = before, behind
+        height += 1
+    nodes[node, HEIGHT] = height
+    at = np.int64(0)
+    for level in range(LEVELS - 1, -1, -1):
+        behind = links[at, level, WORSE]
+        while behind != 1 and not is_better(m, t, i, merit[behind], nodes[behind, TIME], nodes[behind, KEY]):
+            at = behind
+            behind = links[at, level, WORSE]
+        if level < height:
+            links[node, level, BETTER], links[node, level, WORSE] = at, behind
+            links[at, level, WORSE] = links[behind, level, BETTER] = node
     return node
 
 
 @jit
-def unlink(nodes: Any, numbers: Any, node: Any) -> None:
+def unlink(nodes: Any, links: Any, free: Any, numbers: Any, node: Any) -> None:
     """Take a node out of the list."""
-    _slot, _merit, _time, _key, _position, _first, _last, height, _turn, better, worse, free = nodes
-    for level in range(height[node]):
-        before, behind = better[level, node], worse[level, node]
-        worse[level, before] = behind
-        better[level, behind] = before
+    for level in range(nodes[node, HEIGHT]):
+        before, behind = links[node, level, BETTER], links[node, level, WORSE]
+        links[before, level, WORSE] = behind
+        links[behind, level, BETTER] = before
     free[numbers[FREE]] = node
     numbers[FREE] += 1
 
 
 @jit
-def holds(nodes: Any, views: Any, view: Any, node: Any) -> Any:
+def holds(nodes: Any, merit: Any, views: Any, view: Any, node: Any) -> Any:
     """Tell whether a view holds an event of the list."""
-    _slot, merit, time, key, position, _first, _last, _height, turn, _better, _worse, _free = nodes
-    start, _k, count, low, _bar, _least = views
-    if count[view] == 0 or position[node] < start[view]:
+    if views[view, COUNT] == 0 or nodes[node, POSITION] < views[view, START]:
         return False
-    w = low[view]
-    if merit[w] == merit[node] and time[w] == time[node] and key[w] == key[node]:
-        return turn[node] <= turn[w]
-    return is_better(merit[node], time[node], key[node], merit[w], time[w], key[w])
+    w = views[view, LOW]
+    if merit[w] != merit[node]:
+        return merit[node] > merit[w]
+    if nodes[w, TIME] == nodes[node, TIME] and nodes[w, KEY] == nodes[node, KEY]:
+        return nodes[node, TURN] <= nodes[w, TURN]
+    return is_better(merit[node], nodes[node, TIME], nodes[node, KEY], merit[w], nodes[w, TIME], nodes[w, KEY])
 
 
 @jit
-def leave(nodes: Any, numbers: Any, views: Any, view: Any, node: Any) -> None:
+def leave(
+    nodes: Any, merit: Any, links: Any, free: Any, numbers: Any, views: Any, view: Any, node: Any
+) -> None:  # fmt: skip
     """Let a view drop an event; its marks move on, and where they meet, it leaves the list.
 
     The view must not hold the event any more. It may have been missing from views in between: only the
     pointers tell.
     """
-    _slot, _merit, _time, _key, _position, first, last, _height, _turn, _better, _worse, _free = nodes
-    if first[node] == view:
+    if nodes[node, FIRST] == view:
         at = view + 1
-        while at <= last[node] and not holds(nodes, views, at, node):
+        while at <= nodes[node, LAST] and not holds(nodes, merit, views, at, node):
             at += 1
-        first[node] = at
-    elif last[node] == view:
+        nodes[node, FIRST] = at
+    elif nodes[node, LAST] == view:
         at = view - 1
-        while at >= first[node] and not holds(nodes, views, at, node):
+        while at >= nodes[node, FIRST] and not holds(nodes, merit, views, at, node):
             at -= 1
-        last[node] = at
-    if first[node] > last[node]:
-        unlink(nodes, numbers, node)
+        nodes[node, LAST] = at
+    if nodes[node, FIRST] > nodes[node, LAST]:
+        unlink(nodes, links, free, numbers, node)
 
 
 @jit
-def raise_pointer(nodes: Any, views: Any, view: Any) -> Any:
+def raise_pointer(nodes: Any, links: Any, views: Any, view: Any) -> Any:
     """Let a view point to the next better event that it holds; return the one it pointed to."""
-    _slot, _merit, _time, _key, position, _first, _last, _height, _turn, better, _worse, _free = nodes
-    start, _k, _count, low, _bar, _least = views
-    dropped = low[view]
-    at = better[0, dropped]
-    while at != 0 and position[at] < start[view]:
-        at = better[0, at]
-    low[view] = at
+    dropped, start = views[view, LOW], views[view, START]
+    at = links[dropped, 0, BETTER]
+    while at != 0 and nodes[at, POSITION] < start:
+        at = links[at, 0, BETTER]
+    views[view, LOW] = at
     return dropped
 
 
 @jit
-def set_bar(nodes: Any, views: Any, view: Any) -> None:
-    """Note what an event must reach to enter a view, and what is least of the views of its block."""
-    merit = nodes[1]
-    _start, k, count, low, bar, least = views
-    if k[view] == 0:
+def set_bar(merit: Any, views: Any, bar: Any, view: Any) -> None:
+    """Note what an event must reach to enter a view."""
+    if views[view, DEPTH] == 0:
         bar[view] = np.inf
+    elif views[view, COUNT] == views[view, DEPTH]:
+        bar[view] = merit[views[view, LOW]]
     else:
-        bar[view] = merit[low[view]] if count[view] == k[view] else -np.inf
-    block = view // BLOCK
+        bar[view] = -np.inf
+
+
+@jit
+def set_least(bar: Any, least: Any, block: Any) -> None:
+    """Note what an event must reach to enter any view of a block."""
     lowest = np.inf
     for v in range(block * BLOCK, (block + 1) * BLOCK):
         lowest = min(lowest, bar[v])
@@ -167,78 +161,76 @@ def set_bar(nodes: Any, views: Any, view: Any) -> None:
 
 
 @jit
-def insert(events: Any, slot: Any, nodes: Any, numbers: Any, views: Any, path: Any, entered: Any) -> None:
+def enter(
+    nodes: Any, merit: Any, links: Any, free: Any, numbers: Any, views: Any, bar: Any, least: Any, entered: Any,
+    slot: Any, m: Any, t: Any, i: Any, p: Any,
+) -> None:  # fmt: skip
     """Let an event into all views that it belongs to and is good enough for."""
-    merit, time, key, _part, position = events
-    n_slot, n_merit, n_time, n_key, n_position, first, last, _height, turn, _better, _worse, _free = nodes
-    start, k, count, low, bar, least = views
-    m, t, i, p = merit[slot], time[slot], key[slot], position[slot]
     n = 0
     for block in range((numbers[VIEWS] + BLOCK - 1) // BLOCK):
         if m < least[block]:
             continue
         for v in range(block * BLOCK, min((block + 1) * BLOCK, numbers[VIEWS])):
-            if m < bar[v] or p < start[v] or k[v] == 0:
+            if m < bar[v] or p < views[v, START] or views[v, DEPTH] == 0:
                 continue
-            if count[v] == k[v]:
-                w = low[v]
-                if not is_better(m, t, i, n_merit[w], n_time[w], n_key[w]):
+            if views[v, COUNT] == views[v, DEPTH]:
+                w = views[v, LOW]
+                if not is_better(m, t, i, merit[w], nodes[w, TIME], nodes[w, KEY]):
                     continue
             entered[n] = v
             n += 1
     if n == 0:
         return
-    find(nodes, m, t, i, path)
-    node = link(nodes, numbers, path)
-    n_slot[node], n_merit[node], n_time[node], n_key[node], n_position[node] = slot, m, t, i, p
-    first[node], last[node], turn[node] = entered[0], entered[n - 1], numbers[TURN]
-    numbers[TURN] += 1
+    node = link(nodes, merit, links, free, numbers, m, t, i)
+    merit[node] = m
+    nodes[node, SLOT], nodes[node, TIME], nodes[node, KEY], nodes[node, POSITION] = slot, t, i, p
+    nodes[node, FIRST], nodes[node, LAST], nodes[node, TURN] = entered[0], entered[n - 1], numbers[TURNS]
+    numbers[TURNS] += 1
     for j in range(n):
         v = entered[j]
-        if count[v] < k[v]:
-            w = low[v]
-            if count[v] == 0 or not is_better(m, t, i, n_merit[w], n_time[w], n_key[w]):
-                low[v] = node
-            count[v] += 1
+        if views[v, COUNT] < views[v, DEPTH]:
+            w = views[v, LOW]
+            if views[v, COUNT] == 0 or not is_better(m, t, i, merit[w], nodes[w, TIME], nodes[w, KEY]):
+                views[v, LOW] = node
+            views[v, COUNT] += 1
         else:
-            leave(nodes, numbers, views, v, raise_pointer(nodes, views, v))
+            dropped = raise_pointer(nodes, links, views, v)
+            leave(nodes, merit, links, free, numbers, views, v, dropped)
+        set_bar(merit, views, bar, v)
         if j + 1 == n or entered[j + 1] // BLOCK != v // BLOCK:
-            set_bar(nodes, views, v)
-        elif count[v] == k[v]:
-            bar[v] = n_merit[low[v]]
+            set_least(bar, least, v // BLOCK)
 
 
 @jit
-def lower(nodes: Any, numbers: Any, views: Any, view: Any, k_now: Any) -> None:
+def lower(
+    nodes: Any, merit: Any, links: Any, free: Any, numbers: Any, views: Any, bar: Any, least: Any, view: Any, depth: Any
+) -> None:  # fmt: skip
     """Let a view hold fewer events; none closes it."""
-    _start, k, count, low, _bar, _least = views
-    k[view] = k_now
-    while count[view] > k_now:
-        dropped = raise_pointer(nodes, views, view)
-        count[view] -= 1
-        if count[view] == 0:
-            low[view] = 0
-        leave(nodes, numbers, views, view, dropped)
-    set_bar(nodes, views, view)
+    views[view, DEPTH] = depth
+    while views[view, COUNT] > depth:
+        dropped = raise_pointer(nodes, links, views, view)
+        views[view, COUNT] -= 1
+        leave(nodes, merit, links, free, numbers, views, view, dropped)
+    set_bar(merit, views, bar, view)
+    set_least(bar, least, view // BLOCK)
 
 
 @jit
-def pick(nodes: Any, start: Any, k: Any, picks: Any, n: Any) -> Any:
+def pick(nodes: Any, links: Any, start: Any, k: Any, picks: Any, n: Any) -> Any:
     """Take the best k events from a start on; return the new n."""
-    slot, _merit, _time, _key, position, _first, _last, _height, _turn, _better, worse, _free = nodes
-    at, full = worse[0, 0], n + k
+    at, full = links[0, 0, WORSE], n + k
     while at != 1 and n < full:
-        if position[at] >= start:
-            picks[n] = slot[at]
+        if nodes[at, POSITION] >= start:
+            picks[n] = nodes[at, SLOT]
             n += 1
-        at = worse[0, at]
+        at = links[at, 0, WORSE]
     return n
 
 
 @jit
 def pass_over(
-    events: Any, fresh: Any, nodes: Any, numbers: Any, views: Any, opened: Any, steps: Any, due: Any, passed: Any,
-    at: Any, picks: Any, offsets: Any,
+    events: Any, fresh: Any, nodes: Any, merit: Any, links: Any, free: Any, numbers: Any, views: Any, bar: Any,
+    least: Any, opened: Any, steps: Any, due: Any, passed: Any, at: Any, picks: Any, offsets: Any,
 ) -> Any:  # fmt: skip
     """Take in events in order, and do on the way what a scheduler says.
 
@@ -246,8 +238,10 @@ def pass_over(
     ----------
     events, fresh
         The arena's columns, and the slots of the events to take in.
-    nodes, numbers, views
-        The list; `views` has room for all that open.
+    nodes, merit, links, free, numbers
+        The list.
+    views, bar, least
+        The views, with room for all that open.
     opened, steps
         Views that open (start, k), and steps down (when, start, k).
     due, passed
@@ -261,32 +255,38 @@ def pass_over(
     -------
     DONE; or FULL where there is no node left: to be called again with more.
     """
-    position = events[4]
-    start, k, count, low, bar, _least = views
-    path = np.zeros(LEVELS, np.int64)
-    entered = np.empty(start.size, np.int64)
-    room = nodes[0].size
+    merits, times, keys, _parts, positions = events
+    starts, ends, ks = due
+    entered = np.empty(len(views), np.int64)
+    room = merit.size
     while True:
         more = at[EVENT] < fresh.size
-        now = position[fresh[at[EVENT]]] if more else passed
-        while at[DUE] < due[0].size and due[1][at[DUE]] <= now:
+        now = positions[fresh[at[EVENT]]] if more else passed
+        while at[DUE] < ends.size and ends[at[DUE]] <= now:
             d = at[DUE]
-            at[PICKED] = pick(nodes, due[0][d], due[2][d], picks, at[PICKED])
+            at[PICKED] = pick(nodes, links, starts[d], ks[d], picks, at[PICKED])
             at[DUE] += 1
             offsets[at[DUE]] = at[PICKED]
         while at[CLOSED] < steps.shape[1] and steps[STEP, at[CLOSED]] <= now:
-            view = np.searchsorted(start[: numbers[VIEWS]], steps[1, at[CLOSED]])
-            lower(nodes, numbers, views, view, steps[2, at[CLOSED]])
+            view = np.searchsorted(views[: numbers[VIEWS], START], steps[1, at[CLOSED]])
+            lower(nodes, merit, links, free, numbers, views, bar, least, view, steps[2, at[CLOSED]])
             at[CLOSED] += 1
         while at[OPENED] < opened.shape[1] and opened[0, at[OPENED]] <= now:
             v = numbers[VIEWS]
-            start[v], k[v], count[v], low[v], bar[v] = opened[0, at[OPENED]], opened[1, at[OPENED]], 0, 0, -np.inf
+            views[v, START], views[v, DEPTH] = opened[0, at[OPENED]], opened[1, at[OPENED]]
+            views[v, COUNT] = views[v, LOW] = 0
             numbers[VIEWS] += 1
-            set_bar(nodes, views, v)
+            bar[v] = least[v // BLOCK] = -np.inf
             at[OPENED] += 1
         if not more:
             return DONE
         if numbers[FREE] == 0 and numbers[USED] == room:
             return FULL
-        insert(events, fresh[at[EVENT]], nodes, numbers, views, path, entered)
+        slot = fresh[at[EVENT]]
         at[EVENT] += 1
+        m, hopeless = merits[slot], True
+        for block in range((numbers[VIEWS] + BLOCK - 1) // BLOCK):
+            hopeless &= m < least[block]
+        if not hopeless:
+            t, i = times[slot], keys[slot]
+            enter(nodes, merit, links, free, numbers, views, bar, least, entered, slot, m, t, i, now)

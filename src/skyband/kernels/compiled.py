@@ -1,0 +1,49 @@
+"""How kernels are compiled: by numba, kept on disk, and safe to be compiled by several processes at once.
+
+Numba numbers the files that it keeps compiled code in, and an index says which has which types. Two processes that
+compile at the same time, as Spark's workers do, may choose the same number, and one of them then finds the code of
+other types: wrong answers, or a crash. A process that is killed between the two writes can leave the same behind.
+Here the name of a file says all that its content depends on; there is nothing to agree on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core.caching import IndexDataCacheFile
+
+_HERE = Path(__file__).parent
+SOURCES = (*sorted(_HERE.glob("*.py")), _HERE.parent / "order.py", _HERE.parent / "panes.py")
+"""All code that may be in a kernel: it takes in that of those it calls, wherever they are written."""
+_CODE = sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()
+
+
+class _Files(IndexDataCacheFile):  # type: ignore[misc]
+    """A file for each function, its types and the machine; no index."""
+
+    def save(self, key: Any, data: Any) -> None:
+        """Keep compiled code."""
+        self._save_data(self._name(key), data)
+
+    def load(self, key: Any) -> Any:
+        """Return compiled code, or None."""
+        try:
+            return self._load_data(self._name(key))
+        except OSError:
+            return None
+
+    def _name(self, key: Any) -> str:
+        what = sha256(repr((key, self._version, _CODE)).encode()).hexdigest()[:32]
+        return f"{self._index_name.removesuffix('.nbi')}.{what}.nbc"
+
+
+def jit(function: Callable[..., Any]) -> Any:
+    """Compile a function when it is first called, once for all processes."""
+    compiled = numba.njit(cache=True, nogil=True)(function)
+    numbas = compiled._cache._cache_file
+    compiled._cache._cache_file = _Files(numbas._cache_path, numbas._index_name.removesuffix(".nbi"), None)
+    return compiled

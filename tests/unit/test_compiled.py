@@ -1,0 +1,76 @@
+"""Compiled code on disk: whatever other processes do, a function never gets the code of other types."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from skyband.kernels import compiled
+
+FUNCTION = """
+import sys
+import numpy as np
+from skyband.kernels.compiled import jit
+
+@jit
+def total(values):
+    found = values[0] * 0
+    for value in values:
+        found += value
+    return found
+
+print(total(np.arange(10, dtype=sys.argv[1])))
+"""
+
+
+def files(folder: Path) -> Any:
+    return compiled._Files(str(folder), "kernel-1.py311", None)
+
+
+def test_two_processes_that_save_at_once_do_not_meet(tmp_path: Path) -> None:
+    one, other = files(tmp_path), files(tmp_path)
+    writing = other._open_for_write
+
+    def interrupted(path: str) -> Any:
+        one.save("int64", "code of int64")  # another process is faster
+        other._open_for_write = writing
+        return writing(path)
+
+    other._open_for_write = interrupted
+    other.save("float64", "code of float64")
+    for reader in (one, other, files(tmp_path)):
+        assert (reader.load("int64"), reader.load("float64")) == ("code of int64", "code of float64")
+
+
+def test_code_of_another_version_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files(tmp_path).save("int64", "old")
+    monkeypatch.setattr(compiled, "_CODE", "changed")
+    assert files(tmp_path).load("int64") is None
+    files(tmp_path).save("int64", "new")
+    assert files(tmp_path).load("int64") == "new"
+
+
+def test_compiled_once_for_all_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "function.py"
+    script.write_text(FUNCTION)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    for kind, kept in (("int64", 1), ("float64", 2), ("int64", 2)):
+        run = [sys.executable, str(script), kind]
+        found = subprocess.run(run, capture_output=True, text=True, check=True, timeout=120).stdout
+        assert float(found) == np.arange(10).sum()
+        assert len(list((tmp_path / "cache").rglob("*.nbc"))) == kept
+    assert not list((tmp_path / "cache").rglob("*.nbi"))
+
+
+def test_kernels_take_code_only_from_files_that_count() -> None:
+    known = {path.stem for path in compiled.SOURCES}
+    for path in Path(compiled.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("skyband"):
+                assert (node.module or "").rsplit(".", 1)[-1] in known | {"kernels"}, f"{path.name}: {node.module}"
