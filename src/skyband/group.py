@@ -20,7 +20,7 @@ from skyband.order import BoolArray, IntArray, SlotArray, merit_of
 from skyband.query import Query
 from skyband.rows import Rows
 from skyband.stats import GroupStats
-from skyband.windows import ALWAYS, NEVER, Due, Schedule
+from skyband.windows import ALWAYS, NEVER, Due, Schedule, layout, next_starts
 
 WARMING_UP = "warming up"
 _NO_ROWS = np.empty(0, np.int64)
@@ -138,10 +138,8 @@ class Group:
     def _tally(self) -> Tally:
         if self.ranking.counts or not self.schedules:
             return Tally()
-        return Tally(
-            min(s.next_start for s in self.schedules),
-            max(s.next_start + s.size - s.slide for s in self.schedules),
-        )
+        starts, (sizes, slides, *_) = next_starts(self.schedules), layout(self.schedules)
+        return Tally(int(starts.min()), int((starts + sizes - slides).max()))
 
     def _count(self, tally: Tally, seen: Seen, columns: Columns, index: IntArray | None) -> None:
         if index is None and not self.ranking.counts:

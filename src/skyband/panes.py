@@ -14,7 +14,7 @@ import numpy as np
 
 from skyband.errors import TooManyWindows
 from skyband.order import IntArray
-from skyband.windows import MOST_DUE, NEVER, Schedule
+from skyband.windows import MOST_DUE, NEVER, Schedule, progressions
 
 UNTOUCHED = 2**62
 """Depth of a pane of which nothing was ever dropped."""
@@ -153,9 +153,8 @@ class Panes:
             raise TooManyWindows(msg)
         if (high - low) // grid + 1 <= listed:  # a plain grid is no longer than the list, and cheaper
             return np.arange(low, high + 1, grid, dtype=np.int64)
-        classes = zip(rest.tolist(), slide.tolist(), strict=True)
-        parts = [np.arange(low - (low - r) % s, high + 1, s, dtype=np.int64) for r, s in classes]
-        return np.unique(np.concatenate([part[part >= low] for part in parts]))
+        first = low + (rest - low) % slide
+        return np.unique(progressions(first, slide, np.maximum((high - first) // slide + 1, 0))[1])
 
 
 def _residues(schedules: Sequence[Schedule]) -> tuple[IntArray, IntArray]:

@@ -54,6 +54,16 @@ def survivors(columns: Columns, tally: Tally, panes: Panes, k: int, kth: Callabl
         yield from _sieve(columns[start : start + PARTITIONED_ROWS], tally, panes, k, kth, start)
 
 
+def lets_all_through(columns: Columns, panes: Panes, k: int) -> bool:
+    """Tell whether panes have so few events of a batch that hardly any can be dropped; covers the batch."""
+    if len(columns.merit) == 0 or columns.partitions > 1:  # of partitions, a few may have most of the events
+        return False
+    low, high = _look(columns)
+    panes.cover(low, high)
+    count = int(np.diff(panes.number(np.array([low, high])))[0]) + 1
+    return len(columns.merit) < count * k
+
+
 def everything(columns: Columns, tally: Tally, panes: Panes, offset: int = 0) -> Iterator[IntArray]:
     """Yield all rows that are events and not late, where no bar can help; rows are counted from `offset`."""
     rows = sift(columns, tally, offset)
@@ -81,9 +91,7 @@ def _sieve(
     n = len(columns.merit)
     if n == 0:
         return
-    # Batches mostly end near their latest event: a look at three rows saves a pass. The scan finds exceptions.
-    look = columns.position[[0, n // 2, n - 1]] if columns.partitions == 1 else columns.position
-    panes.cover(int(look.min()), int(look.max()))
+    panes.cover(*_look(columns))
     threads = THREADS if n >= PARALLEL_ROWS and columns.partitions == 1 else 1
     edges = np.linspace(0, n, threads + 1).astype(np.int64).tolist()
     parts = [_Part(columns, a, b, tally) for a, b in itertools.pairwise(edges)]
@@ -107,6 +115,16 @@ def _sieve(
                 panes.cover(int(block.min()), int(block.max()))
     for part in parts:
         part.count(tally, offset)
+
+
+def _look(columns: Columns) -> tuple[int, int]:
+    """Return about where a batch begins and ends.
+
+    Batches mostly end near their latest event: a look at three rows saves a pass. The scan finds exceptions.
+    """
+    position = columns.position
+    look = position[[0, len(position) // 2, -1]] if columns.partitions == 1 else position
+    return int(look.min()), int(look.max())
 
 
 def _span(columns: Columns, panes: Panes) -> tuple[int, int]:

@@ -71,17 +71,7 @@ class Schedule:
 
     def ends_between(self, first: int, limit: int) -> IntArray:
         """Return the ends of the unanswered windows from the one that contains `first` up to `limit`."""
-        start = max(self.first_end_after(first), self.first_end_after(self.closed_to))
-        if limit < start:
-            return np.empty(0, np.int64)
-        if (limit - start) // self.slide >= MOST_DUE:
-            msg = (
-                f"query {self.name!r} would have {(limit - start) // self.slide + 1:,} windows to answer at once: "
-                f"event time jumps from {first} to {limit} (microseconds); check the unit of the time column "
-                "(time_unit), or filter out rows with impossible times"
-            )
-            raise TooManyWindows(msg)
-        return np.arange(start, limit + 1, self.slide, dtype=np.int64)
+        return Due.by([self], first, [limit]).end
 
 
 @dataclass(frozen=True)
@@ -106,10 +96,45 @@ class Due:
     @classmethod
     def by(cls, schedules: Sequence[Schedule], first: int, limits: Sequence[int]) -> Due:
         """List the windows of each schedule that contain something from `first` on and end by its limit."""
-        ends = [s.ends_between(first, limit) for s, limit in zip(schedules, limits, strict=True)]
-        end = np.concatenate([*ends, np.empty(0, np.int64)])
-        query = np.repeat(np.arange(len(ends)), [len(part) for part in ends])
+        size, slide, phase, closed, _ = layout(schedules)
+        begun, limit = np.maximum(first, closed), np.array(limits, np.int64)
+        start = begun + slide - (begun - phase - size) % slide  # the first end after either
+        count = np.maximum((limit - start) // slide + 1, 0)
+        if np.any(count > MOST_DUE):
+            which = int(count.argmax())
+            msg = (
+                f"query {schedules[which].name!r} would have {count[which]:,} windows to answer at once: "
+                f"event time jumps from {first} to {limits[which]} (microseconds); check the unit of the time column "
+                "(time_unit), or filter out rows with impossible times"
+            )
+            raise TooManyWindows(msg)
+        query, end = progressions(start, slide, count)
         order = np.argsort(end, kind="stable")
         query, end = query[order], end[order]
-        sizes = np.array([s.size for s in schedules], np.int64)
-        return cls(query, end - sizes[query], end)
+        return cls(query, end - size[query], end)
+
+
+def layout(schedules: Sequence[Schedule]) -> IntArray:
+    """Return the numbers of schedules as columns: size, slide, phase, up to where they are closed, k."""
+    numbers = [(s.size, s.slide, s.phase, s.closed_to, s.k) for s in schedules]
+    return np.array(numbers, np.int64).reshape(-1, 5).T
+
+
+def next_starts(schedules: Sequence[Schedule]) -> IntArray:
+    """Return where the next windows start, as `Schedule.next_start` does."""
+    size, slide, phase, closed, _ = layout(schedules)
+    return np.where(closed == NEVER, NEVER, closed - (closed - phase - size) % slide + slide - size)
+
+
+def progressions(start: IntArray, step: IntArray, count: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the terms of several arithmetic progressions: of which one each is, and the term.
+
+    Examples
+    --------
+    >>> which, term = progressions(np.array([0, 7]), np.array([10, 1]), np.array([2, 3]))
+    >>> which.tolist(), term.tolist()
+    ([0, 0, 1, 1, 1], [0, 10, 7, 8, 9])
+    """
+    which = np.repeat(np.arange(len(count)), count)
+    turn = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
+    return which, start[which] + turn * step[which]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import skyband as sb
 from skyband.order import best_first
-from tests.conformance.registry import algorithms, fits, ranks
+from tests.conformance.registry import DISTINCTS, algorithms, fits, ranks
 from tests.streams import Workload, assert_same, random_workload, replies_of, run_through
 
 SEEDS = 12
@@ -109,3 +110,17 @@ def test_full_panes_equal_a_plain_sort(algorithm: str, shape: str) -> None:
             assert [(row.id, row.score, row.time) for row in got] == [
                 (data["id"][i], score[i], time[i]) for i in best
             ], f"{algorithm}, {shape}, seed {seed}, window that ends at {end}"
+
+
+@pytest.mark.parametrize("algorithm", algorithms())
+def test_a_ranking_that_an_algorithm_does_not_know_is_refused(algorithm: str) -> None:
+    for distinct in {*DISTINCTS} - {*sb.ALGORITHMS[algorithm].distincts}:
+        plain = sb.Query("q", k=1, score="x", window=sb.Window(10))
+        odd = replace(plain, distinct=distinct)  # type: ignore[arg-type]
+        monitor = sb.Monitor([plain], algorithm=algorithm, time="t", id="id")
+        refused = rf"'{algorithm}' ranks events.* no distinct='{distinct}'; .*one of .*staircase"
+        with pytest.raises(sb.QueryError, match=refused):
+            monitor.register(replace(odd, name="another"))
+        with pytest.raises(sb.QueryError, match=refused):
+            monitor.change(odd)
+        assert [query.distinct for query in monitor.queries] == [None]

@@ -187,17 +187,18 @@ def test_scan_says_where_positions_leave_the_cuts(compiled: bool) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("mode", [seal.ALL, seal.BEST, seal.LATEST])
-def test_seal_compiled_equals_seal_in_python(seed: int, mode: int) -> None:
-    results = [run_seal(kernel, seed, mode) for kernel in both(seal.seal)]
+@pytest.mark.parametrize("parts", [1, 2])
+def test_seal_compiled_equals_seal_in_python(seed: int, mode: int, parts: int) -> None:
+    results = [run_seal(kernel, seed, mode, parts) for kernel in both(seal.seal)]
     for left, right in zip(*results, strict=True):
         assert np.array_equal(left, right)
 
 
-def run_seal(kernel: Any, seed: int, mode: int) -> list[np.ndarray]:
+def run_seal(kernel: Any, seed: int, mode: int, parts: int) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     n, panes = 120, 12
     position = np.sort(rng.integers(0, 10 * panes, n))
-    merit, key, part = rng.integers(0, 9, n).astype(float), rng.integers(0, 7, n), rng.integers(0, 2, n)
+    merit, key, part = rng.integers(0, 9, n).astype(float), rng.integers(0, 7, n), rng.integers(0, parts, n)
     if mode == seal.LATEST:  # one event of each id in each pane, as the algorithm sees to
         _, only = np.unique(np.stack([position // 10, part, key]), axis=1, return_index=True)
         position, merit, key, part = position[only], merit[only], key[only], part[only]
@@ -219,8 +220,8 @@ def run_seal(kernel: Any, seed: int, mode: int) -> list[np.ndarray]:
     starts = np.full(2, -(2**62))
     codes = (part * 100 + key, 200) if mode != seal.ALL else (np.empty(0, np.int64), 0)
     m, side = kernel(
-        events, codes, mode, bands, 0, (slots, ends), np.arange(0, 10 * panes + 1, 10), 0, (starts, ks, slides),
-        (query, end - sizes[query], end), depth, picks, offsets,
+        events, codes, mode, parts == 1, bands, 0, (slots, ends), np.arange(0, 10 * panes + 1, 10), 0,
+        (starts, ks, slides), (query, end - sizes[query], end), depth, picks, offsets,
     )  # fmt: skip
     return [
         np.array([m, side]),

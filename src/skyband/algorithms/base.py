@@ -16,7 +16,7 @@ import numpy as np
 from skyband.arena import Arena
 from skyband.order import FloatArray, IntArray, SlotArray, rank_in_runs
 from skyband.query import Distinct
-from skyband.windows import ALWAYS, NEVER, Due, Schedule
+from skyband.windows import ALWAYS, NEVER, Due, Schedule, layout, next_starts
 
 
 @dataclass(frozen=True)
@@ -165,8 +165,7 @@ class Algorithm(ABC):
 
 def starts_after(schedules: Sequence[Schedule], due: Due) -> IntArray:
     """Return where each query's next unanswered window starts once the due ones are answered."""
-    starts = np.array([s.next_start for s in schedules], np.int64)
-    slides = np.array([s.slide for s in schedules], np.int64)
+    starts, slides = next_starts(schedules), layout(schedules)[1]
     starts[due.query] = due.start + slides[due.query]  # in order of ends: the last one stays
     return starts
 

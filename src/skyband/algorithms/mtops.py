@@ -25,7 +25,7 @@ import numpy as np
 
 from skyband.algorithms.in_order import InOrder, Keeper
 from skyband.order import IntArray
-from skyband.windows import NEVER, Schedule
+from skyband.windows import NEVER, Schedule, layout, progressions
 
 
 @dataclass(frozen=True)
@@ -109,13 +109,9 @@ class Scheduler:
         Views that open: where they start, and their k. Steps: when (once the windows that end then are answered),
         the start of the view, and the k that it needs from then on; 0 closes it.
         """
-        sizes = np.array([m.size for m in self.members], np.int64)
-        slides = np.array([m.slide for m in self.members], np.int64)
-        ks = np.array([m.k for m in self.members], np.int64)
+        sizes, slides, _, _, ks = layout(self.members)
         number = np.maximum(-((self.next_start - passed) // slides), 0)  # of windows that start before `passed`
-        which = np.repeat(np.arange(len(number)), number)
-        turn = np.arange(len(which)) - np.repeat(np.cumsum(number) - number, number)
-        start = self.next_start[which] + turn * slides[which]
+        which, start = progressions(self.next_start, slides, number)
         self.next_start += number * slides
         opened, steps = stairs(start, start + sizes[which], ks[which])
         steps = np.concatenate([self.steps, steps], axis=1)

@@ -52,7 +52,7 @@ from skyband.kernels.seal import ALL, BEST, LATEST
 from skyband.order import FloatArray, IntArray, SlotArray, rank_in_runs
 from skyband.panes import ANY_K, Panes
 from skyband.query import Distinct
-from skyband.windows import NEVER, Due, Schedule
+from skyband.windows import NEVER, Due, Schedule, layout, next_starts
 
 MODES = {None: ALL, "best": BEST, "latest": LATEST}
 MOST_PICKS = 1 << 23
@@ -105,10 +105,9 @@ class Staircase(Algorithm):
     def survivors(self, columns: Columns, tally: Tally) -> Iterator[IntArray]:
         """Drop, in one pass, what cannot be among the best K of its pane."""
         base = self.panes.base
-        counted_panes_are_small = self.arena.counts and min(s.slide for s in self.schedules) <= self.k
         if self.mode == LATEST:
             pieces = sieve.latest(columns, tally, self.panes)
-        elif counted_panes_are_small:
+        elif sieve.lets_all_through(columns, self.panes, self.k):
             pieces = sieve.everything(columns, tally, self.panes)
         else:
             pieces = sieve.survivors(columns, tally, self.panes, self.k, self._kth)
@@ -213,12 +212,11 @@ class Staircase(Algorithm):
         if self.mode != LATEST:
             band, out = self._bands(slots, pane - base, beaten, len(slots))
             starts, ks, _ = self._queries()
-            need, last = np.zeros(len(self.panes.cuts), np.int64), self.sealed - base - 1
-            at = np.zeros(len(starts), np.int64)
-            oldest = kernel.find_needs(self.panes.cuts, starts, ks, at, last, need)
+            last = self.sealed - base - 1
+            needs = kernel.find_needs(self.panes.cuts, starts, ks, np.zeros(len(starts), np.int64), last)
             code, codes = self._codes(slots) if self.mode == BEST else (np.arange(arena.size), arena.size)
             scratch = (code, np.full(codes, -1, np.int64))
-            size = kernel.sweep(self._events(), band, len(slots), scratch, oldest, last, need, self.panes.depth, out)
+            size = kernel.sweep(self._events(), band, len(slots), scratch, last, *needs, self.panes.depth, out)
             slots, pane, beaten = out[0][:size].copy(), out[1][:size] + base, out[2][:size].copy()
         self.band = (slots, pane, beaten)
 
@@ -241,10 +239,8 @@ class Staircase(Algorithm):
 
     def _queries(self) -> tuple[IntArray, IntArray, IntArray]:
         """Return where each query's next window starts, its k and its slide."""
-        schedules = self.schedules
-        columns = [s.next_start for s in schedules], [s.k for s in schedules], [s.slide for s in schedules]
-        starts, ks, slides = (np.array(column, np.int64) for column in columns)
-        return starts, ks, slides
+        _, slides, _, _, ks = layout(self.schedules)
+        return next_starts(self.schedules), ks.copy(), slides.copy()
 
     def _pieces(self, due: Due) -> list[Due]:
         """Split the due windows so that the answers of one piece fit into memory."""
@@ -270,8 +266,9 @@ class Staircase(Algorithm):
         bands = self._bands(self.band[0], self.band[1] - base, self.band[2], held + count)
         picks = np.empty(int(queries[1][due.query].sum()) * self._partitions() + 1, np.int32)
         m, side = kernel.seal(
-            self._events(), self._codes(np.concatenate([self.band[0], fresh])), self.mode, bands, held, (fresh, ends),
-            cuts, first, queries, (due.query, due.start, due.end), self.panes.depth, picks, offsets,
+            self._events(), self._codes(np.concatenate([self.band[0], fresh])), self.mode, self._partitions() == 1,
+            bands, held, (fresh, ends), cuts, first, queries, (due.query, due.start, due.end), self.panes.depth, picks,
+            offsets,
         )  # fmt: skip
         band = bands[side]
         self.band = (band[0][:m].copy(), band[1][:m] + base, band[2][:m].copy())

@@ -3,7 +3,7 @@
 Throughout: `events` are the arena's columns (merit, time, key, part, position) addressed by slot. A *band* is
 the kept events of sealed panes as columns (slot, pane, beaten, merit, position), sorted by partition and then
 best first; `beaten` counts the better events of the same partition in the same pane or later ones.
-`need[p]` is K(p): how many of the best from pane p on some unanswered window may still ask for.
+K(p) is how many of the best from pane p on some unanswered window may still ask for.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from skyband.order import is_better
 from skyband.panes import ANY_K
 
 NEEDS_EVERY = 8  # panes after which K(p) is found anew
+FEW = 16  # recent events at least, before they are merged
 ALL, BEST, LATEST = 0, 1, 2  # which events of one id count in a window
 
 
@@ -57,35 +58,66 @@ def sort_runs(slots: Any, ends: Any, events: Any) -> None:
 
 
 @jit
-def find_needs(cuts: Any, starts: Any, ks: Any, at: Any, last: Any, need: Any) -> Any:
-    """Set need[p] = K(p) from the oldest pane that any query still needs up to `last`; return that pane.
+def find_needs(cuts: Any, starts: Any, ks: Any, at: Any, last: Any) -> Any:
+    """Return K(p) as a staircase: from which pane on which k is needed, each further up than the one before.
 
-    `starts` are the queries' next windows' starts, `at` the panes they lie in, moved forward here.
+    Only queries count that none dominates: none whose next window starts as early or earlier asks for as many. What
+    comes after pane `last` may be needed by all. `starts` are the queries' next windows' starts, `at` the panes they
+    lie in, moved forward here.
     """
-    oldest = last + 1
+    panes, depths = np.empty(starts.size + 1, np.int64), np.empty(starts.size + 1, np.int64)
+    count, most = 0, np.int64(0)
     for q in range(starts.size):
-        while at[q] <= last and cuts[at[q] + 1] <= starts[q]:
-            at[q] += 1
-        oldest = min(oldest, at[q])
-    need[oldest : last + 1] = 0
-    for q in range(starts.size):
-        if at[q] <= last and need[at[q]] < ks[q]:
-            need[at[q]] = ks[q]
-    for p in range(oldest + 1, last + 1):
-        need[p] = max(need[p], need[p - 1])
-    return oldest
+        if at[q] <= last and cuts[at[q] + 1] <= starts[q]:
+            at[q] = min(np.searchsorted(cuts, starts[q], side="right") - 1, last + 1)
+        k = ks[q]
+        most = max(most, k)
+        if at[q] > last:
+            continue
+        place = count
+        while place > 0 and panes[place - 1] > at[q]:
+            place -= 1
+        if place > 0 and depths[place - 1] >= k:
+            continue
+        if place > 0 and panes[place - 1] == at[q]:
+            place -= 1
+        upper = place
+        while upper < count and depths[upper] <= k:
+            upper += 1
+        if upper == place:
+            for i in range(count, place, -1):
+                panes[i], depths[i] = panes[i - 1], depths[i - 1]
+        else:
+            for i in range(upper, count):
+                panes[place + 1 + i - upper], depths[place + 1 + i - upper] = panes[i], depths[i]
+        count += 1 - (upper - place)
+        panes[place], depths[place] = at[q], k
+    if count == 0 or depths[count - 1] < most:
+        panes[count], depths[count] = last + 1, most
+        count += 1
+    return panes[:count], depths[:count]
+
+
+@jit
+def need(panes: Any, depths: Any, pane: Any) -> Any:
+    """Return K(p)."""
+    step = panes.size - 1
+    while step >= 0 and panes[step] > pane:
+        step -= 1
+    return depths[step] if step >= 0 else np.int64(0)
 
 
 @jit
 def merge(
-    mode: Any, events: Any, band: Any, at: Any, m: Any, fresh: Any, pane: Any, codes: Any, oldest: Any, need: Any,
-    depth: Any, out: Any,
+    mode: Any, events: Any, band: Any, at: Any, m: Any, fresh: Any, fresh_pane: Any, fresh_beaten: Any, codes: Any,
+    panes: Any, depths: Any, depth: Any, out: Any,
 ) -> Any:  # fmt: skip
-    """Merge a newer pane into the band from place `at` on, and drop what its rule allows. Returns the new length.
+    """Merge events of newer panes into the band from place `at` on, and drop what its rule allows.
 
     ALL: every fresh event lies in a later pane than every kept one, so each raises `beaten` of all that come
     after it, a running number in one linear pass; what is beaten K(p) times goes. BEST: nothing goes here,
-    `sweep` does that. LATEST: a fresh event replaces the id's earlier one.
+    `sweep` does that. LATEST: a fresh event replaces the id's earlier one. `fresh_beaten` is how often each fresh
+    event is beaten by others of them; `panes` and `depths` are K(p). Returns the new length.
     """
     merit, time, key, part, position = events
     code, fresh_code = codes
@@ -93,7 +125,7 @@ def merge(
     o_slot, o_pane, o_beaten, o_merit, o_position = out
     if mode == LATEST:
         for j in range(fresh.size):
-            fresh_code[code[fresh[j]]] = pane
+            fresh_code[code[fresh[j]]] = fresh_pane[j]
     i = size = at
     j = better = 0
     current = np.int64(-(2**62))
@@ -111,13 +143,13 @@ def merge(
         if part[slot] != current:
             current, better = part[slot], 0
         if take_fresh:
-            where, beaten = pane, better
+            where, beaten = fresh_pane[j], fresh_beaten[j]
             better += 1
             j += 1
         else:
             where, beaten = b_pane[i], b_beaten[i] + better
             i += 1
-        limit = need[where] if where >= oldest else 0
+        limit = need(panes, depths, where)
         if mode == ALL:
             lost, least = beaten >= limit, limit
         elif mode == BEST:
@@ -162,7 +194,7 @@ def copy(source: Any, band: Any, begin: Any, end: Any) -> None:
 
 
 @jit
-def sweep(events: Any, band: Any, m: Any, codes: Any, oldest: Any, last: Any, need: Any, depth: Any, out: Any) -> Any:
+def sweep(events: Any, band: Any, m: Any, codes: Any, last: Any, panes: Any, depths: Any, depth: Any, out: Any) -> Any:
     """Count anew, from best to worst, and drop what is beaten; the general rule behind `merge`.
 
     An event of pane p goes when the same id (`code`) has a better event in panes >= p, or when K(p) other
@@ -174,13 +206,14 @@ def sweep(events: Any, band: Any, m: Any, codes: Any, oldest: Any, last: Any, ne
     part = events[3]
     b_slot, b_pane, _, b_merit, b_position = band
     o_slot, o_pane, o_beaten, o_merit, o_position = out
+    oldest = min(panes[0], last + 1)
     width = last - oldest + 2
     tree = np.zeros(width + 1, np.int64)
     current = np.int64(-(2**62))
     size = 0
     for i in range(m):
         slot, pane = b_slot[i], b_pane[i]
-        limit = need[pane] if pane >= oldest else 0
+        limit = need(panes, depths, pane)
         if part[slot] != current:
             current = part[slot]
             tree[:] = 0
@@ -239,17 +272,78 @@ def pick(
 
 
 @jit
+def settle(
+    merit: Any, time: Any, key: Any, position: Any, r_slot: Any, r_pane: Any, r_beaten: Any, r_merit: Any,
+    r_position: Any, size: Any, run: Any, pane: Any,
+) -> Any:  # fmt: skip
+    """Put a pane's events among the recent ones, from the worst up; return how many these are now."""
+    i, j = size - 1, run.size - 1
+    while j >= 0:
+        new = run[j]
+        place = i + j + 1
+        if i >= 0 and not is_better(merit[r_slot[i]], time[r_slot[i]], key[r_slot[i]], merit[new], time[new], key[new]):
+            r_slot[place], r_pane[place], r_beaten[place] = r_slot[i], r_pane[i], r_beaten[i] + j + 1
+            r_merit[place], r_position[place] = r_merit[i], r_position[i]
+            i -= 1
+        else:
+            r_slot[place], r_pane[place], r_beaten[place] = new, pane, j
+            r_merit[place], r_position[place] = merit[new], position[new]
+            j -= 1
+    return size + run.size
+
+
+@jit
+def ranks(part: Any, run: Any, pane: Any, r_slot: Any, r_pane: Any, r_beaten: Any) -> Any:
+    """Make a pane's events, sorted by partition and best first, the recent ones; return how many there are."""
+    better = 0
+    for j in range(run.size):
+        better = better + 1 if j > 0 and part[run[j]] == part[run[j - 1]] else 0
+        r_slot[j], r_pane[j], r_beaten[j] = run[j], pane, better
+    return run.size
+
+
+@jit
+def pick_both(
+    merit: Any, time: Any, key: Any, b_slot: Any, b_merit: Any, b_position: Any, m: Any, r_slot: Any, r_merit: Any,
+    r_position: Any, size: Any, start: Any, k: Any, picks: Any, n: Any,
+) -> Any:  # fmt: skip
+    """Take the first k events from `start` on, of a band and of the recent events beside it; return the new n."""
+    i = j = 0
+    full = n + k
+    while n < full and (i < m or j < size):
+        while j < size and r_position[j] < start:
+            j += 1
+        bar = r_merit[j] if j < size else -np.inf
+        while i < m and n < full and (b_merit[i] > bar or j == size):
+            picks[n] = b_slot[i]
+            n += b_position[i] >= start
+            i += 1
+        if n == full or j == size:
+            continue
+        a, b = r_slot[j], b_slot[i] if i < m else r_slot[j]
+        if i < m and not is_better(merit[a], time[a], key[a], merit[b], time[b], key[b]):
+            picks[n] = b
+            n += b_position[i] >= start
+            i += 1
+        else:
+            picks[n] = a
+            n += 1
+            j += 1
+    return n
+
+
+@jit
 def seal(
-    events: Any, codes: Any, mode: Any, bands: Any, m: Any, fresh: Any, cuts: Any, first: Any, queries: Any,
+    events: Any, codes: Any, mode: Any, alone: Any, bands: Any, m: Any, fresh: Any, cuts: Any, first: Any, queries: Any,
     due: Any, depth: Any, picks: Any, offsets: Any,
 ) -> Any:  # fmt: skip
     """Seal panes in order and answer the windows that end with them.
 
     Parameters
     ----------
-    events, codes, mode
+    events, codes, mode, alone
         The arena's columns; per slot a code of its id (not for ALL) and how many codes there are; which events
-        of an id count.
+        of an id count; whether there is but one partition.
     bands, m
         The band and a second one of the same size to merge into; the band's length.
     fresh
@@ -269,52 +363,72 @@ def seal(
     -------
     The band's new length, and which of the two bands it is in.
     """
+    merit, time, key, part, position = events
     starts, ks, slides = queries
     slots, ends = fresh
     at = np.zeros(starts.size, np.int64)
-    need = np.zeros(cuts.size, np.int64)
+    panes, depths = find_needs(cuts, starts, ks, at, first - 1)
     code = codes[0]
     scratch = (code, np.full(codes[1], -1, np.int64))
     marks = np.full(codes[1] if mode == BEST else 0, -1, np.int64)
-    side, n, d, begin, oldest, whole_at, needs_at = 0, 0, 0, 0, 0, first, first - NEEDS_EVERY
-    most = np.int64(0)
-    for q in range(ks.size):
-        most = max(most, ks[q])
+    side, n, d, begin, size, whole_at, needs_at = 0, 0, 0, 0, 0, first, first - NEEDS_EVERY
+    room = np.int64(0)
+    for r in range(ends.size):
+        room = max(room, ends[r] - (ends[r - 1] if r > 0 else 0))
+    # Where ids count, or partitions, or panes are large, each pane is merged as it comes; many small ones together.
+    limit = FEW + 2 * np.int64(np.sqrt(m)) if mode == ALL and alone else 1
+    r_slot, r_pane = np.empty(room + limit, np.int32), np.empty(room + limit, np.int64)
+    r_beaten, r_merit, r_position = np.empty_like(r_pane), np.empty(room + limit), np.empty_like(r_pane)
     offsets[0] = 0
     for r in range(ends.size + 1):
         # One more round than panes: with nothing fresh, it drops what the last answers made useless.
         pane = min(first + r, first + ends.size - 1)
         end = ends[min(r, ends.size - 1)]
+        if end > begin:
+            if alone:
+                size = settle(
+                    merit, time, key, position, r_slot, r_pane, r_beaten, r_merit, r_position, size, slots[begin:end],
+                    pane,
+                )  # fmt: skip
+            else:
+                size = ranks(part, slots[begin:end], pane, r_slot, r_pane, r_beaten)
+            begin = end
         # What is better than a whole pane can only have expired. To look at it now and then is enough, and keeps
         # a stream of falling scores from costing a pass over the whole band for every pane.
-        stale = r == ends.size or (pane - whole_at) ** 2 > 6 * (pane - oldest)
-        if end > begin or (stale and m > 0):
+        stale = r == ends.size or (pane - whole_at) ** 2 > 6 * (pane - panes[0])
+        if size >= limit or (stale and (m > 0 or size > 0)):
             band, out = bands[side], bands[1 - side]
             # K(p) only falls as windows are answered: what it was a few panes ago is safe, and a thousand queries
             # need not be looked at for every pane.
             if stale or pane - needs_at >= NEEDS_EVERY:
-                oldest, needs_at = find_needs(cuts, starts, ks, at, pane, need), pane
-            else:
-                need[needs_at + 1 : pane + 1] = most
-            new = slots[begin:end]
+                panes, depths = find_needs(cuts, starts, ks, at, pane)
+                needs_at = pane
+            new = r_slot[:size]
             place = find_place(events, band, m, new) if mode == ALL and not stale else 0
             whole_at = pane if place == 0 else whole_at
             if 2 * place > m:
                 copy(band, out, place, m)
-                m = merge(mode, events, out, place, m, new, pane, scratch, oldest, need, depth, band)
+                m = merge(mode, events, out, place, m, new, r_pane, r_beaten, scratch, panes, depths, depth, band)
             else:
                 copy(band, out, 0, place)
-                m = merge(mode, events, band, place, m, new, pane, scratch, oldest, need, depth, out)
+                m = merge(mode, events, band, place, m, new, r_pane, r_beaten, scratch, panes, depths, depth, out)
                 side = 1 - side
             if mode == BEST:
-                m = sweep(events, out, m, scratch, oldest, pane, need, depth, band)
+                m = sweep(events, out, m, scratch, pane, panes, depths, depth, band)
                 side = 1 - side
-            begin = end
+            size = 0
         if r == ends.size:
             break
         while d < due[0].size and due[2][d] <= cuts[pane + 1]:
             q = due[0][d]
-            n = pick(events, bands[side], m, due[1][d], ks[q], code, marks, d, picks, n)
+            band = bands[side]
+            if size > 0:
+                n = pick_both(
+                    merit, time, key, band[0], band[3], band[4], m, r_slot, r_merit, r_position, size, due[1][d], ks[q],
+                    picks, n,
+                )  # fmt: skip
+            else:
+                n = pick(events, band, m, due[1][d], ks[q], code, marks, d, picks, n)
             d += 1
             offsets[d] = n
             starts[q] = due[1][d - 1] + slides[q]
