@@ -348,9 +348,7 @@ class Monitor:
         """Refuse queries that rank in a way the algorithm does not know."""
         for query in queries:
             if query.distinct not in self.algorithm.distincts:
-                able = [
-                    name for name, known in sorted(algorithms.ALGORITHMS.items()) if query.distinct in known.distincts
-                ]
+                able = [a.name for a in algorithms.ALGORITHMS.values() if query.distinct in a.distincts]
                 msg = (
                     f"algorithm {self.algorithm.name!r} ranks events, as its paper does: it has no "
                     f"distinct={query.distinct!r}; leave that out, or take one of {', '.join(able)}"
