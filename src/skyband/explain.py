@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from skyband.durations import spoken
 from skyband.group import Group
 from skyband.panes import Panes
 from skyband.query import Query
+from skyband.skyline import Case
 from skyband.windows import Schedule
 
 
@@ -21,10 +22,11 @@ def explain(groups: Sequence[Group], algorithm: str) -> str:
     ]
     for number, group in enumerate(groups, 1):
         lines += ["", f"group {number}: {group.ranking}"]
-        lines += [f"  {_query_line(query)}" for query in group.queries]
+        moment = str if group.ranking.counts or group.plain else clock_time
+        for query, schedule in zip(group.queries, group.schedules, strict=True):
+            lines.append(f"  {_query_line(query)}{_past(schedule, moment)}")
         lines.append(f"  {_pane_line(group.schedules, group.ranking.counts)}")
-        shown_as_is = group.ranking.counts or group.plain
-        lines += [f"  {line}" for line in group.algorithm.explain(str if shown_as_is else clock_time)]
+        lines += [f"  {line}" for line in group.algorithm.explain(moment)]
         stats = group.stats()
         lines.append(f"  keeps {stats.kept:,} of {stats.events:,} events now; at most {stats.bound:,}")
     return "\n".join(lines)
@@ -45,6 +47,16 @@ def _query_line(query: Query) -> str:
     extras = [f"select {', '.join(query.select)}"] if query.select else []
     extras += [f"emit {query.emit}"] if query.emit != "final" else []
     return f"{query.name}: best {query.k} over {query.window!r}" + "".join(f", {extra}" for extra in extras)
+
+
+def _past(schedule: Schedule, moment: Callable[[int], str]) -> str:
+    """Say of a query that came later what it misses of the stream's past, and why."""
+    if not schedule.past:
+        return ""
+    then = {"missing": "it warms up", "awaited": "they will be read", "filled": "they were read"}[schedule.past]
+    low, high = moment(schedule.missing_from), moment(schedule.missing_to)
+    case = Case(schedule.case)
+    return f"; came later (case {case.value}: {case.meaning}), missed events from {low} to {high}: {then}"
 
 
 def _pane_line(schedules: Sequence[Schedule], counts: bool) -> str:

@@ -19,6 +19,7 @@ from skyband.keys import Keys
 from skyband.order import BoolArray, IntArray, SlotArray, merit_of
 from skyband.query import Query
 from skyband.rows import Rows
+from skyband.skyline import LookBack, Need, scan_for
 from skyband.stats import GroupStats
 from skyband.windows import ALWAYS, NEVER, Due, Schedule, layout, next_starts
 
@@ -103,6 +104,22 @@ class Group:
         seen_from = 0 if self.ranking.counts else self.blind_to + 1
         return max(exact_from, schedule.first_start_from(seen_from))
 
+    def look_back(self, schedule: Schedule, newest: int) -> LookBack | None:
+        """Return what a new query would miss of the past, up to `newest`; None where it is exact at once.
+
+        Of what it needs, only that can be missing which reaches further back than the exact queries as deep as it.
+        """
+        low, now, exact_from = schedule.next_start, newest + 1, self.exact_from(schedule)
+        if low >= now or low == NEVER or exact_from <= low:
+            return None
+        exact = [s for s in self.schedules if s.is_exact(s.next_start) and s.next_start > self.blind_to]
+        served = [Need(now - s.next_start, s.k) for s in exact if s.next_start < now]
+        scan = scan_for(Need(now - low, schedule.k), served)
+        high = now - scan.newer
+        if not self.algorithm.proves and exact_from > high:  # windows that start behind it would not be known exact
+            return LookBack(scan.case, low, now)
+        return LookBack(scan.case, low, high) if low < high else None
+
     def remove(self, name: str) -> None:
         """Stop serving a query."""
         place = [query.name for query in self.queries].index(name)
@@ -114,23 +131,31 @@ class Group:
 
     # Events in.
 
-    def fill(self, rows: Rows | None, low: int) -> None:
-        """Take in the events of the past that this group has left out, from `low` on; None: there were none."""
-        self.intake.begins = NEVER
-        counts = replace(self.counts)
-        if rows is not None:
-            self.push(rows)
-        self.counts, self.blind_to = counts, low - 1
-        for schedule in self.schedules:
-            schedule.exact_from = schedule.first_start_from(low)
+    def fill(self, rows: Rows | None, schedule: Schedule) -> None:
+        """Take in, of the past that a query misses, all events from its next window on; None: there were none.
 
-    def push(self, rows: Rows) -> Seen:
-        """Take in one batch."""
+        They replace what is kept of that stretch, so that nothing is counted twice.
+        """
+        low, high = max(schedule.next_start, schedule.missing_from), schedule.missing_to
+        self.algorithm.forget_between(low, high)
+        if rows is not None:
+            self._take(rows, Tally())
+        if high > self.blind_to:
+            self.blind_to = min(self.blind_to, low - 1)
+        schedule.missing_from, schedule.past = low, "filled"
+
+    def _take(self, rows: Rows, tally: Tally) -> tuple[Columns, IntArray | None, Seen]:
+        """Let the algorithm have the rows of a batch."""
         columns, index, seen = self.intake.columns(rows)
-        tally = self._tally()
         for survivors in self.algorithm.survivors(columns, tally):
             self.algorithm.insert(self.intake.store(columns, survivors, rows, index))
         self.first, self.last = min(self.first, tally.first), max(self.last, tally.last)
+        return columns, index, seen
+
+    def push(self, rows: Rows) -> Seen:
+        """Take in one batch."""
+        tally = self._tally()
+        columns, index, seen = self._take(rows, tally)
         self._count(tally, seen, columns, index)
         self._compact()
         return seen
@@ -255,7 +280,6 @@ class Group:
 
     def _block(self, due: Due, picks: Picks, provisional: bool = False) -> Block:
         shift = np.array([s.shift for s in self.schedules], np.int64)[due.query]
-        exact_from = np.array([s.exact_from for s in self.schedules], np.int64)[due.query]
         # Events are in many answers: with more rows than slots, the slots are stored once and rows refer to them.
         shared = len(picks.slots) > self.arena.size
         return Block(
@@ -263,7 +287,7 @@ class Group:
             query=due.query,
             start=due.start - shift,
             end=due.end - shift,
-            exact=(due.start >= exact_from) & self.algorithm.exact,
+            exact=self._exact(due, picks) & self.algorithm.exact,
             offsets=picks.offsets,
             events=self._events(np.arange(self.arena.size) if shared else picks.slots),
             place=picks.slots if shared else None,
@@ -272,6 +296,16 @@ class Group:
             provisional=provisional,
             why=WARMING_UP,
         )
+
+    def _exact(self, due: Due, picks: Picks) -> BoolArray:
+        """Tell which answers miss nothing: by their start, or proven though their windows had begun before."""
+        exact_from = np.array([s.exact_from for s in self.schedules], np.int64)[due.query]
+        exact = due.start >= exact_from
+        for window in np.flatnonzero(~exact).tolist():
+            exact[window] = self.schedules[due.query[window]].is_exact(int(due.start[window]))
+        if picks.proven is not None:
+            exact |= picks.proven & (due.start > self.blind_to)
+        return exact
 
     def _events(self, slots: SlotArray | IntArray) -> Events:
         """Return the events in slots, detached from the arena."""
@@ -316,7 +350,7 @@ class Group:
             "schedules": [asdict(schedule) for schedule in self.schedules],
             "select": self.intake.select,
             "counts": asdict(self.counts),
-            "extent": [self.first, self.last, self.intake.arrived, self.blind_to, self.intake.begins],
+            "extent": [self.first, self.last, self.intake.arrived, self.blind_to],
             "shown": [[name, end, look] for (name, end), look in self.shown.items()],
             "algorithm": {name: value for name, value in algorithm.items() if name not in arrays},
         }
@@ -336,7 +370,7 @@ class Group:
         group.queries = queries
         group.schedules = [Schedule(**given) for given in meta["schedules"]]
         group.counts = Counts(**meta["counts"])
-        group.first, group.last, group.intake.arrived, group.blind_to, group.intake.begins = meta["extent"]
+        group.first, group.last, group.intake.arrived, group.blind_to = meta["extent"]
         group.shown = {(name, end): look for name, end, look in meta["shown"]}
         group.arena.load(dict(_under("arena/", tables)))
         group.algorithm.plan(group.schedules)
@@ -373,4 +407,5 @@ def _as_rows(table: pa.Table) -> list[Row]:
 def _choose(picks: Picks, chosen: BoolArray) -> Picks:
     """Leave only some of the answers."""
     sizes = np.diff(picks.offsets)
-    return Picks(picks.slots[np.repeat(chosen, sizes)], np.concatenate([[0], np.cumsum(sizes[chosen])]))
+    proven = None if picks.proven is None else picks.proven[chosen]
+    return Picks(picks.slots[np.repeat(chosen, sizes)], np.concatenate([[0], np.cumsum(sizes[chosen])]), proven)

@@ -16,7 +16,6 @@ from skyband.keys import Keys, is_text, move
 from skyband.order import BoolArray, IntArray, SlotArray, merit_of
 from skyband.query import Distinct, Order, Query
 from skyband.rows import Rows
-from skyband.windows import NEVER
 
 _NO_ROWS = np.empty(0, np.int64)
 
@@ -89,7 +88,6 @@ class Intake:
         self.id_keys = Keys()
         self.partitions = Keys()
         self.arrived = 0
-        self.begins = NEVER  # events up to here will come from the stream's history, and are left out until then
         self.bounds: Bounds | None = None
 
     @property
@@ -120,8 +118,6 @@ class Intake:
         assert self.bounds is not None
         bounds, batch = self.bounds, rows.batch
         passed = None if bounds.where is None else bounds.where.mask(batch)
-        if self.begins > NEVER:
-            passed = _both(passed, rows.time > self.begins)
         score, known = bounds.score.scores(batch)
         good = _both(rows.valid, known)
         if self.ranking.counts:  # only events have arrival numbers, so NaN goes before they are given out

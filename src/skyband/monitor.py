@@ -22,8 +22,9 @@ from skyband.intake import Ranking, Seen
 from skyband.order import IntArray
 from skyband.query import Query
 from skyband.rows import Rows, Source, TimeUnit, as_batches, microseconds_of, settle_nulls
+from skyband.skyline import LookBack
 from skyband.stats import Stats
-from skyband.windows import ALWAYS, NEVER, Schedule
+from skyband.windows import NEVER, Schedule
 
 logger = logging.getLogger(__name__)
 MOST_ROWS = 1 << 25
@@ -231,47 +232,55 @@ class Monitor:
         known = {query.name: query for group in self.groups for query in group.queries}
         return [known[name] for name in self.order]
 
-    def register(self, *queries: Query, apart: bool = False) -> None:
+    def register(self, *queries: Query, history: bool = False) -> list[LookBack | None]:
         """Serve more queries from the next batch on.
 
-        A query is exact at once where the kept candidates suffice; otherwise its answers are flagged "warming up"
-        until a whole window has passed.
+        A query is exact at once where the kept candidates suffice. Otherwise its answers are flagged "warming up" until
+        a whole window has passed, or `fill` has brought what it misses; an answer that can be proven to miss nothing is
+        exact before.
 
         Parameters
         ----------
         queries
             The queries.
-        apart
-            Keep their candidates apart, and leave out all events up to `newest` until `fill` brings them.
+        history
+            Whether what they miss of the stream's past will be given by `fill`.
+
+        Returns
+        -------
+        What each query misses of the stream's past; None: nothing.
         """
-        self._register(list(queries), apart)
+        missed = self._register(list(queries))
+        for query, missing in zip(queries, missed, strict=True):
+            if missing is not None and history:
+                self._schedule(query.name).past = "awaited"
+        return missed
 
-    def look_back(self, query: Query) -> int | None:
-        """Return from when on a query, were it registered now, would miss events of the past; None when it would not.
+    def look_back(self, query: Query) -> LookBack | None:
+        """Return what a query, were it registered now, would miss of the past; None when it would not.
 
-        What it would miss lies between there and `newest`. Count windows cannot look back: events of the past have
-        no arrival numbers.
+        Count windows cannot look back: events of the past have no arrival numbers.
         """
         if query.window.counts or self.newest == NEVER or self.watermark is None:
             return None
         schedule = Schedule.of(query)
         schedule.closed_to = self.watermark
         group = self._find_group(Ranking.of(query), query.select)
-        exact_from = ALWAYS if group is None else group.exact_from(schedule)
-        return schedule.next_start if schedule.next_start <= self.newest and exact_from > schedule.next_start else None
+        group = Group(Ranking.of(query), self.algorithm, query.select, self.newest) if group is None else group
+        return group.look_back(schedule, self.newest)
 
-    def fill(self, name: str, history: Any, low: int) -> None:
-        """Give a query that was registered apart the events of the past that it has left out, from `low` on."""
+    def fill(self, name: str, history: Any) -> None:
+        """Give a query what it misses of the past: all events of that stretch, for its group; others are left out."""
         assert self.schema is not None
-        group = self._group(name)
-        batches = list(as_batches(history, MOST_ROWS))
-        if batches:
+        group, schedule = self._group(name), self._schedule(name)
+        batches = [_between(batch, self.source, schedule) for batch in as_batches(history, MOST_ROWS)]
+        if any(batch.num_rows for batch in batches):
             batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
             group.intake.bind(batch.schema, self.source.id)
-            group.fill(Rows(batch, self.source), low)
+            group.fill(Rows(batch, self.source), schedule)
             group.intake.bind(self.schema, self.source.id)
         else:
-            group.fill(None, low)
+            group.fill(None, schedule)
 
     def unregister(self, name: str) -> None:
         """Stop serving a query."""
@@ -307,31 +316,37 @@ class Monitor:
         """Show a paused query's answers again, from its next window on."""
         self._schedule(name).paused = False
 
-    def _register(self, queries: list[Query], apart: bool = False) -> None:
+    def _register(self, queries: list[Query]) -> list[LookBack | None]:
         self._check_names(queries)
         self._check_ranking(queries)
         self._check_columns(queries)
+        missed = [self.look_back(query) for query in queries]
         alike: dict[Ranking, list[Query]] = {}
         for query in queries:
             alike.setdefault(Ranking.of(query), []).append(query)
         mark = NEVER if self.watermark is None else self.watermark
         for ranking, members in alike.items():
             select = list(dict.fromkeys(column for query in members for column in query.select))
-            group = None if apart else self._find_group(ranking, select)
+            group = self._find_group(ranking, select)
             if group is None:
                 group = Group(ranking, self.algorithm, select, self.newest)
-                group.intake.begins = self.newest if apart else NEVER
                 if self.schema is not None:
                     group.intake.bind(self.schema, self.source.id)
                     group.plain = self.source.is_plain(self.schema)
                 self.groups.append(group)
             group.add(members, mark)
         self.order += [query.name for query in queries]
+        for query, missing in zip(queries, missed, strict=True):
+            if missing is not None:
+                schedule = self._schedule(query.name)
+                schedule.case, schedule.past = missing.case.value, "missing"
+                schedule.missing_from, schedule.missing_to = missing.low, missing.high
         logger.info("serving %d queries in %d groups", len(self.order), len(self.groups))
+        return missed
 
     def _find_group(self, ranking: Ranking, select: Sequence[str]) -> Group | None:
         """Return the group that ranks so and carries these columns, if there is one."""
-        alike = (g for g in self.groups if g.ranking == ranking and g.intake.begins == NEVER)
+        alike = (g for g in self.groups if g.ranking == ranking)
         return next((g for g in alike if set(select) <= set(g.intake.select)), None)
 
     def _check_names(self, queries: Sequence[Query]) -> None:
@@ -434,6 +449,13 @@ class Monitor:
             monitor._bind(tables["schema"].schema)
         monitor._types = {field.name: field.type for field in tables["types"].schema}
         return monitor
+
+
+def _between(batch: pa.RecordBatch, source: Source, schedule: Schedule) -> pa.RecordBatch:
+    """Leave of events of the past those that a query misses and still needs."""
+    time = Rows(batch, source).time
+    low = max(schedule.next_start, schedule.missing_from)
+    return batch.filter(pa.array((time >= low) & (time < schedule.missing_to)))
 
 
 def _naming(group: Group, do: Callable[[T], R], what: T) -> R:

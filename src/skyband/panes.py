@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from skyband.errors import TooManyWindows
-from skyband.order import IntArray
+from skyband.order import FloatArray, IntArray
 from skyband.windows import MOST_DUE, NEVER, Schedule, progressions
 
 UNTOUCHED = 2**62
@@ -27,8 +27,8 @@ class Panes:
 
     Panes are numbered along the axis; `base` is the number of the first one that is still known, so numbers
     stay valid while old panes are forgotten and earlier ones are added. Per pane, `depth` is the least K
-    that anything of it was dropped by; per cut, `torn` says whether it goes through a pane that had lost
-    events before.
+    that anything of it was dropped by, and `lost` a merit that nothing of what was dropped exceeds; per cut, `torn`
+    says whether it goes through a pane that had lost events before.
     """
 
     def __init__(self, schedules: Sequence[Schedule] = ()) -> None:
@@ -36,6 +36,7 @@ class Panes:
         self.cuts = np.empty(0, np.int64)
         self.base = 0
         self.depth = np.empty(0, np.int64)
+        self.lost = np.empty(0)
         self.torn = np.empty(0, bool)
         self.forgot = False
 
@@ -53,8 +54,9 @@ class Panes:
         before, after = self._beyond(low, high)
         self.cuts = np.concatenate([before, self.cuts, after])
         self.base -= len(before)
-        lost = 0 if self.forgot else UNTOUCHED
-        self.depth = np.concatenate([np.full(len(before), lost), self.depth, np.full(len(after), UNTOUCHED)])
+        depth, lost = (0, np.inf) if self.forgot else (UNTOUCHED, -np.inf)
+        self.depth = np.concatenate([np.full(len(before), depth), self.depth, np.full(len(after), UNTOUCHED)])
+        self.lost = np.concatenate([np.full(len(before), lost), self.lost, np.full(len(after), -np.inf)])
         self.torn = np.concatenate([np.zeros(len(before), bool), self.torn, np.zeros(len(after), bool)])
 
     def edges(self, low: int, high: int) -> IntArray:
@@ -85,18 +87,29 @@ class Panes:
         self.cuts = np.sort(np.concatenate([self.cuts, new]))
         fresh = np.isin(self.cuts, new)
         pane = np.cumsum(~fresh) - 1
-        self.depth = self.depth[pane]  # both halves of a pane have lost what it lost
+        self.depth, self.lost = self.depth[pane], self.lost[pane]  # both halves of a pane have lost what it lost
         self.torn = np.where(fresh, self.depth != UNTOUCHED, self.torn[pane])
         return len(new) > 0
 
-    def lower(self, panes: IntArray, depth: int) -> None:
-        """Note that panes lost events which `depth` better ones outlive."""
+    def lower(self, panes: IntArray, depth: int, lost: FloatArray | float) -> None:
+        """Note that panes lost events, none better than `lost`, which `depth` better ones outlive."""
         np.minimum.at(self.depth, panes - self.base, depth)
+        np.maximum.at(self.lost, panes - self.base, lost)
+
+    def heal(self, low: int, high: int, depth: int) -> None:
+        """Note that all events from `low` on and before `high` are given again; others were dropped by `depth`."""
+        self.cover(low, high - 1)
+        starts, ends = self.cuts[:-1], self.cuts[1:]
+        whole, part = (starts >= low) & (ends <= high), (starts < high) & (ends > high)
+        self.depth[:-1][whole], self.lost[:-1][whole] = UNTOUCHED, -np.inf
+        self.depth[:-1][part] = depth
+        self.torn[(self.cuts >= low) & (self.cuts < high)] = False
 
     def forget(self, panes: int) -> None:
         """Forget the first panes."""
         if panes > 0:
             self.cuts, self.depth, self.torn = (c[panes:].copy() for c in (self.cuts, self.depth, self.torn))
+            self.lost = self.lost[panes:].copy()
             self.base += panes
             self.forgot = True
 
@@ -124,14 +137,21 @@ class Panes:
         place = int(np.searchsorted(self.cuts, cut, side="right")) - 1
         return bool(not self.torn[place] if self.cuts[place] == cut else self.depth[place] == UNTOUCHED)
 
+    def worst_loss(self, start: int, end: int) -> float:
+        """Return a merit that nothing exceeds which was dropped from the panes of a window."""
+        if self.forgot and start < self.cuts[0]:
+            return float("inf")
+        first, last = np.searchsorted(self.cuts, [start, end - 1], side="right") - 1
+        return float(self.lost[max(first, 0) : last + 1].max(initial=-np.inf))
+
     def state(self) -> dict[str, Any]:
         """Return everything but the schedules, detached from the live columns."""
-        columns = {"cuts": self.cuts.copy(), "depth": self.depth.copy(), "torn": self.torn.copy()}
+        columns = {name: getattr(self, name).copy() for name in ("cuts", "depth", "lost", "torn")}
         return {**columns, "base": self.base, "forgot": self.forgot}
 
     def load(self, state: dict[str, Any]) -> None:
         """Take over what `state` returned."""
-        for name in ("cuts", "depth", "torn", "base", "forgot"):
+        for name in ("cuts", "depth", "lost", "torn", "base", "forgot"):
             setattr(self, name, state[name])
 
     def _floor(self, position: int) -> int:

@@ -55,6 +55,15 @@ class Scan:
     older: int
 
 
+@dataclass(frozen=True)
+class LookBack:
+    """What a new query misses of a stream's past: events from `low` on and before `high`."""
+
+    case: Case
+    low: int
+    high: int
+
+
 def dominates(a: Need, b: Need) -> bool:
     """Tell whether whatever b can answer with, a can.
 

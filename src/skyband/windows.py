@@ -26,7 +26,12 @@ MOST_DUE = 20_000_000
 
 @dataclass
 class Schedule:
-    """The windows of one query: which are past, which come next, from where on answers are exact."""
+    """The windows of one query: which are past, which come next, from where on answers are exact.
+
+    Of a query that came later, `case` says how it lies to the others, and `missing_from` and `missing_to` what of the
+    stream's past it misses; `past` whether that is "missing" for good, "awaited", or "filled". Windows that start where
+    it was filled are exact too.
+    """
 
     name: str
     k: int
@@ -37,6 +42,10 @@ class Schedule:
     closed_to: int = NEVER
     exact_from: int = NEVER
     paused: bool = False
+    case: str = ""
+    missing_from: int = NEVER
+    missing_to: int = NEVER
+    past: str = ""
 
     @classmethod
     def of(cls, query: Query) -> Self:
@@ -52,6 +61,10 @@ class Schedule:
     def next_start(self) -> int:
         """Where the first window that is not yet answered starts."""
         return NEVER if self.closed_to == NEVER else self.last_end_by(self.closed_to) + self.slide - self.size
+
+    def is_exact(self, start: int) -> bool:
+        """Tell whether a window that starts there misses nothing."""
+        return start >= self.exact_from or (self.past == "filled" and self.missing_from <= start < self.missing_to)
 
     def first_end_after(self, position: int) -> int:
         """Return the first window end after a position: of the first window that contains it."""

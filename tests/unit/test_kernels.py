@@ -216,18 +216,19 @@ def run_seal(kernel: Any, seed: int, mode: int, parts: int) -> list[np.ndarray]:
     due = sorted((end, q) for q in (0, 1) for end in range(30 if q else 10, 10 * panes + 1, int(slides[q])))
     query, end = np.array([q for _, q in due]), np.array([e for e, _ in due])
     picks, offsets = np.zeros(5000, np.int32), np.zeros(len(due) + 1, np.int64)
-    depth = np.full(panes + 1, UNTOUCHED)
+    depth, worst = np.full(panes + 1, UNTOUCHED), np.full(panes + 1, -np.inf)
     starts = np.full(2, -(2**62))
     codes = (part * 100 + key, 200) if mode != seal.ALL else (np.empty(0, np.int64), 0)
     m, side = kernel(
         events, codes, mode, parts == 1, bands, 0, (slots, ends), np.arange(0, 10 * panes + 1, 10), 0,
-        (starts, ks, slides), (query, end - sizes[query], end), depth, picks, offsets,
+        (starts, ks, slides), (query, end - sizes[query], end), depth, worst, picks, offsets,
     )  # fmt: skip
     return [
         np.array([m, side]),
         picks[: offsets[-1]],
         offsets,
         depth,
+        worst,
         *(column[:m] for column in bands[side]),
     ]
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skyband.arena import Arena
-from skyband.order import FloatArray, IntArray, SlotArray, rank_in_runs
+from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_runs
 from skyband.query import Distinct
 from skyband.windows import ALWAYS, NEVER, Due, Schedule, layout, next_starts
 
@@ -59,10 +59,14 @@ class Tally:
 
 @dataclass(frozen=True)
 class Picks:
-    """Answers as slots, best first within each partition; window w has slots[offsets[w]:offsets[w + 1]]."""
+    """Answers as slots, best first within each partition; window w has slots[offsets[w]:offsets[w + 1]].
+
+    `proven` are those that miss nothing, for all that was dropped before their queries came; None: it is not known.
+    """
 
     slots: SlotArray
     offsets: IntArray
+    proven: BoolArray | None = None
 
 
 class Algorithm(ABC):
@@ -100,6 +104,15 @@ class Algorithm(ABC):
         Called before `plan` with the query; `frontier` is the last position seen so far.
         """
 
+    @property
+    def proves(self) -> bool:
+        """Whether answers are proven where a new query's windows had begun before; see `Picks`."""
+        return False
+
+    @abstractmethod
+    def forget_between(self, low: int, high: int) -> None:
+        """Drop all that is kept from `low` on and before `high`: all events of that stretch will be given again."""
+
     def survivors(self, columns: Columns, tally: Tally) -> Iterator[IntArray]:
         """Yield the rows that may matter, in pieces that are inserted before the next is asked for."""
         rows = sift(columns, tally)
@@ -116,8 +129,8 @@ class Algorithm(ABC):
         """Return the K-th best open events between neighbouring cuts: place among the cuts, partition, merit."""
         raise NotImplementedError
 
-    def miss(self, low: int, high: int, depth: int) -> None:
-        """Note that events between two cuts never came, which `depth` better ones outlive."""
+    def miss(self, low: int, high: int, depth: int, lost: float) -> None:
+        """Note that events between two cuts never came, none better than `lost`, which `depth` better ones outlive."""
         raise NotImplementedError
 
     @abstractmethod

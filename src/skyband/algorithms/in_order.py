@@ -129,6 +129,15 @@ class InOrder(Algorithm):
             start -= schedule.slide
         return start
 
+    def forget_between(self, low: int, high: int) -> None:
+        """Drop what is kept there, and make new keepers of the rest."""
+        self.waiting = self._outside(self.waiting, low, high)
+        self._remake([self._outside(keeper.kept(), low, high) for keeper in self.keepers.values()])
+
+    def _outside(self, slots: SlotArray, low: int, high: int) -> SlotArray:
+        position = self.arena.position[slots]
+        return slots[(position < low) | (position >= high)]
+
     # Insert.
 
     def insert(self, slots: SlotArray) -> None:

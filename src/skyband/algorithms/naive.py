@@ -46,6 +46,13 @@ class Naive(Algorithm):
             return NEVER
         return schedule.first_end_after(self.complete_from - 1 + schedule.size) - schedule.size
 
+    def forget_between(self, low: int, high: int) -> None:
+        """Drop what is kept there; what was forgotten before comes back."""
+        position = self.arena.position[self.slots]
+        self.slots = self.slots[(position < low) | (position >= high)]
+        if high >= self.complete_from:
+            self.complete_from = min(self.complete_from, low)
+
     def insert(self, slots: SlotArray) -> None:
         """Take in new events."""
         self.slots = np.concatenate([self.slots, slots])

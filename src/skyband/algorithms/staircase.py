@@ -38,6 +38,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ from skyband.arena import Arena
 from skyband.kernels import seal as kernel
 from skyband.kernels.gather import THREADS, workers
 from skyband.kernels.seal import ALL, BEST, LATEST
-from skyband.order import FloatArray, IntArray, SlotArray, rank_in_runs
+from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_runs
 from skyband.panes import ANY_K, Panes
 from skyband.query import Distinct
 from skyband.windows import NEVER, Due, Schedule, layout, next_starts
@@ -100,6 +101,22 @@ class Staircase(Algorithm):
         """Return the first start from which on nothing that was dropped is missed."""
         return self.panes.exact_from(schedule, frontier)
 
+    @property
+    def proves(self) -> bool:
+        """Whether the best of what was dropped is known: where events are ranked, in one partition."""
+        return self.mode == ALL and self._partitions() == 1
+
+    def forget_between(self, low: int, high: int) -> None:
+        """Drop what is kept there; the panes have lost nothing then."""
+        band, held = (self._outside(slots, low, high) for slots in (self.band[0], self.open))
+        self.band = (self.band[0][band], self.band[1][band], self.band[2][band])
+        self.open, self.open_pane = self.open[held], self.open_pane[held]
+        self.panes.heal(low, high, self.k)
+
+    def _outside(self, slots: SlotArray, low: int, high: int) -> BoolArray:
+        position = self.arena.position[slots]
+        return (position < low) | (position >= high)
+
     # Insert.
 
     def survivors(self, columns: Columns, tally: Tally) -> Iterator[IntArray]:
@@ -142,17 +159,21 @@ class Staircase(Algorithm):
         kth = rank_in_runs(place, arena.part[slots]) == self.k - 1
         return place[kth], arena.part[slots[kth]], arena.merit[slots[kth]]
 
-    def miss(self, low: int, high: int, depth: int) -> None:
+    def miss(self, low: int, high: int, depth: int, lost: float) -> None:
         """Let the panes between two cuts know that they lost events."""
         self.panes.cover(low, high - 1)
         first, last = self.panes.number(np.array([low, high - 1]))
-        self.panes.lower(np.arange(first, last + 1), depth)
+        self.panes.lower(np.arange(first, last + 1), depth, lost)
 
     def insert(self, slots: SlotArray) -> None:
         """Take new events into their open panes, or into the band where their pane is sealed."""
         pane = self.panes.number(self.arena.position[slots])
         late = pane < self.sealed
         if late.any():
+            order = np.lexsort((np.negative(self.arena.merit[slots[late]]), self.arena.part[slots[late]], pane[late]))
+            ranked, of = slots[late][order], pane[late][order]
+            kth = rank_in_runs(of, self.arena.part[ranked]) == self.k - 1
+            self._note_full(ranked[kth], of[kth])
             self._count_anew(slots[late])
             slots, pane = slots[~late], pane[~late]
         if len(slots):
@@ -166,16 +187,19 @@ class Staircase(Algorithm):
             slots, pane = slots[order], pane[order]
         if self.mode != ALL:
             slots, pane = self._one_per_id(slots, pane)
-            self.panes.lower(pane, ANY_K)  # other events of the ids may be gone, here or before, in the sieve
+            self.panes.lower(pane, ANY_K, np.inf)  # other events of the ids may be gone, here or in the sieve
         ends = np.append(np.flatnonzero(pane[1:] != pane[:-1]) + 1, len(pane))
         self._sort_runs(slots, ends)
         if self.mode != LATEST:
             rank = rank_in_runs(pane, self.arena.part[slots])
-            # A pane with K events may have lost others, here or before, in the sieve.
-            self.panes.lower(pane[rank == self.k - 1], self.k)
+            self._note_full(slots[rank == self.k - 1], pane[rank == self.k - 1])
             slots, pane = slots[rank < self.k], pane[rank < self.k]
         self.open = np.concatenate([self.open[:tail], slots])
         self.open_pane = np.concatenate([self.open_pane[:tail], pane])
+
+    def _note_full(self, slots: SlotArray, pane: IntArray) -> None:
+        """Note that panes have K events, given the K-th: they may have lost others, here or before, in the sieve."""
+        self.panes.lower(pane, self.k, self.arena.merit[slots])
 
     def _sort_runs(self, slots: SlotArray, ends: IntArray) -> None:
         """Sort each pane's events in place, on all cores where there are many."""
@@ -216,7 +240,9 @@ class Staircase(Algorithm):
             needs = kernel.find_needs(self.panes.cuts, starts, ks, np.zeros(len(starts), np.int64), last)
             code, codes = self._codes(slots) if self.mode == BEST else (np.arange(arena.size), arena.size)
             scratch = (code, np.full(codes, -1, np.int64))
-            size = kernel.sweep(self._events(), band, len(slots), scratch, last, *needs, self.panes.depth, out)
+            size = kernel.sweep(
+                self._events(), band, len(slots), scratch, last, *needs, self.panes.depth, self.panes.lost, out
+            )
             slots, pane, beaten = out[0][:size].copy(), out[1][:size] + base, out[2][:size].copy()
         self.band = (slots, pane, beaten)
 
@@ -229,13 +255,35 @@ class Staircase(Algorithm):
         if len(due):
             self.panes.cover(int(self.panes.cuts[0]), int(due.end[-1]))
         queries = self._queries()
+        unsure = self._unsure(due)
         pieces = self._pieces(due)
         picks = [self._seal(piece, int(piece.end[-1]), queries) for piece in pieces[:-1]]
         picks.append(self._seal(pieces[-1], sealed_to, queries))
         self._forget(queries[0])
         starts = np.cumsum([0, *(len(p.slots) for p in picks)])
         offsets = [p.offsets[:-1] + start for p, start in zip(picks, starts[:-1], strict=True)]
-        return Picks(np.concatenate([p.slots for p in picks]), np.concatenate([*offsets, starts[-1:]]))
+        found = Picks(np.concatenate([p.slots for p in picks]), np.concatenate([*offsets, starts[-1:]]))
+        return replace(found, proven=self._proven(due, found, unsure)) if unsure else found
+
+    def _unsure(self, due: Due) -> dict[int, float]:
+        """Return, of windows that were begun before their query came, what may be missing: nothing better than this.
+
+        What is dropped from now on is beaten as often as any query asks for.
+        """
+        if not self.proves:
+            return {}
+        exact_from = np.array([s.exact_from for s in self.schedules], np.int64)[due.query]
+        early = np.flatnonzero(due.start < exact_from).tolist()
+        return {w: self.panes.worst_loss(int(due.start[w]), int(due.end[w])) for w in early}
+
+    def _proven(self, due: Due, picks: Picks, unsure: dict[int, float]) -> BoolArray:
+        """Tell which windows have k events that are all better than what may be missing."""
+        proven = np.zeros(len(due), bool)
+        for window, lost in unsure.items():
+            held = picks.slots[picks.offsets[window] : picks.offsets[window + 1]]
+            full = len(held) == self.schedules[due.query[window]].k
+            proven[window] = lost == -np.inf or (full and self.arena.merit[held[-1]] > lost)
+        return proven
 
     def _queries(self) -> tuple[IntArray, IntArray, IntArray]:
         """Return where each query's next window starts, its k and its slide."""
@@ -267,8 +315,8 @@ class Staircase(Algorithm):
         picks = np.empty(int(queries[1][due.query].sum()) * self._partitions() + 1, np.int32)
         m, side = kernel.seal(
             self._events(), self._codes(np.concatenate([self.band[0], fresh])), self.mode, self._partitions() == 1,
-            bands, held, (fresh, ends), cuts, first, queries, (due.query, due.start, due.end), self.panes.depth, picks,
-            offsets,
+            bands, held, (fresh, ends), cuts, first, queries, (due.query, due.start, due.end), self.panes.depth,
+            self.panes.lost, picks, offsets,
         )  # fmt: skip
         band = bands[side]
         self.band = (band[0][:m].copy(), band[1][:m] + base, band[2][:m].copy())
@@ -351,7 +399,7 @@ class Staircase(Algorithm):
         kept, panes = self.kept(), self.panes
         assert len(np.unique(kept)) == len(kept), "an event is kept twice"
         assert np.all(np.diff(panes.cuts) > 0), "cuts are not in order"
-        assert len(panes.depth) == len(panes.torn) == len(panes.cuts), "a pane has no depth"
+        assert len(panes.depth) == len(panes.lost) == len(panes.torn) == len(panes.cuts), "a pane has no depth"
         assert np.all(self.open_pane >= self.sealed), "an open event lies in a sealed pane"
         assert np.all(self.band[1] < self.sealed), "a sealed event lies in an open pane"
         assert np.array_equal(panes.number(self.arena.position[self.open]), self.open_pane), "wrong pane"

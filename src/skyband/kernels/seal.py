@@ -110,7 +110,7 @@ def need(panes: Any, depths: Any, pane: Any) -> Any:
 @jit
 def merge(
     mode: Any, events: Any, band: Any, at: Any, m: Any, fresh: Any, fresh_pane: Any, fresh_beaten: Any, codes: Any,
-    panes: Any, depths: Any, depth: Any, out: Any,
+    panes: Any, depths: Any, depth: Any, worst: Any, out: Any,
 ) -> Any:  # fmt: skip
     """Merge events of newer panes into the band from place `at` on, and drop what its rule allows.
 
@@ -159,7 +159,7 @@ def merge(
         else:
             lost, least = not take_fresh and fresh_code[code[slot]] >= 0, ANY_K
         if lost:
-            depth[where] = min(depth[where], least)
+            depth[where], worst[where] = min(depth[where], least), max(worst[where], merit[slot])
         o_slot[size], o_pane[size], o_beaten[size] = slot, where, beaten
         o_merit[size], o_position[size] = merit[slot], position[slot]
         size += not lost
@@ -194,7 +194,9 @@ def copy(source: Any, band: Any, begin: Any, end: Any) -> None:
 
 
 @jit
-def sweep(events: Any, band: Any, m: Any, codes: Any, last: Any, panes: Any, depths: Any, depth: Any, out: Any) -> Any:
+def sweep(
+    events: Any, band: Any, m: Any, codes: Any, last: Any, panes: Any, depths: Any, depth: Any, worst: Any, out: Any
+) -> Any:
     """Count anew, from best to worst, and drop what is beaten; the general rule behind `merge`.
 
     An event of pane p goes when the same id (`code`) has a better event in panes >= p, or when K(p) other
@@ -226,6 +228,7 @@ def sweep(events: Any, band: Any, m: Any, codes: Any, last: Any, panes: Any, dep
                 at -= at & -at
         if limit == 0 or seen >= pane or beaten >= limit:
             depth[pane] = min(depth[pane], ANY_K if seen >= pane and limit > 0 else limit)
+            worst[pane] = max(worst[pane], b_merit[i])
             continue
         latest[code[slot]] = pane
         for where, change in ((pane, 1), (seen, -1)):
@@ -335,7 +338,7 @@ def pick_both(
 @jit
 def seal(
     events: Any, codes: Any, mode: Any, alone: Any, bands: Any, m: Any, fresh: Any, cuts: Any, first: Any, queries: Any,
-    due: Any, depth: Any, picks: Any, offsets: Any,
+    due: Any, depth: Any, worst: Any, picks: Any, offsets: Any,
 ) -> Any:  # fmt: skip
     """Seal panes in order and answer the windows that end with them.
 
@@ -354,8 +357,8 @@ def seal(
         Per query: start of the next unanswered window (moved forward), k, slide.
     due
         Windows to answer in order of their ends: query, start, end.
-    depth
-        Per pane: the least K that anything was dropped by.
+    depth, worst
+        Per pane: the least K that anything was dropped by, and the best merit of that.
     picks, offsets
         Out: slots of the answers, and where each window's begin (one more than windows).
 
@@ -408,13 +411,17 @@ def seal(
             whole_at = pane if place == 0 else whole_at
             if 2 * place > m:
                 copy(band, out, place, m)
-                m = merge(mode, events, out, place, m, new, r_pane, r_beaten, scratch, panes, depths, depth, band)
+                m = merge(
+                    mode, events, out, place, m, new, r_pane, r_beaten, scratch, panes, depths, depth, worst, band
+                )
             else:
                 copy(band, out, 0, place)
-                m = merge(mode, events, band, place, m, new, r_pane, r_beaten, scratch, panes, depths, depth, out)
+                m = merge(
+                    mode, events, band, place, m, new, r_pane, r_beaten, scratch, panes, depths, depth, worst, out
+                )
                 side = 1 - side
             if mode == BEST:
-                m = sweep(events, out, m, scratch, pane, panes, depths, depth, band)
+                m = sweep(events, out, m, scratch, pane, panes, depths, depth, worst, band)
                 side = 1 - side
             size = 0
         if r == ends.size:

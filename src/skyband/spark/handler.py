@@ -262,8 +262,7 @@ class _Live:
         check(query, self.monitor.queries, self.stream.source, self.stream.schema)
         self.state.aside.pop(query.name, None)
         self._announce([query])
-        past = self.monitor.look_back(query) is not None and self.stream.history is not None
-        self.monitor.register(query, apart=past)
+        self.monitor.register(query, history=self.stream.history is not None)
 
     def _remove(self, name: str) -> None:
         self.windows.pop(name, None)
@@ -284,13 +283,15 @@ class _Live:
 
     def _fill(self, session: SparkSession) -> None:
         """Bring queries the events of the past that they wait for, once the watermark says that all are there."""
-        waiting = [group for group in self.monitor.groups if group.intake.begins > NEVER]
-        for group in waiting:
-            watermark = self.monitor.watermark
-            if watermark is None or watermark <= group.intake.begins or self.stream.history is None:
-                continue
-            low, high = min(s.next_start for s in group.schedules), group.intake.begins
-            self.monitor.fill(group.queries[0].name, self._past(group.queries, low, high, session), low)
+        watermark = self.monitor.watermark
+        if watermark is None or self.stream.history is None:
+            return
+        for group in self.monitor.groups:
+            for schedule in group.schedules:
+                low, high = max(schedule.next_start, schedule.missing_from), schedule.missing_to
+                if schedule.past == "awaited" and high <= watermark:
+                    past = self._past(group.queries, low, high, session) if low < high else None
+                    self.monitor.fill(schedule.name, [] if past is None else past)
 
     def _past(self, queries: Sequence[Query], low: int, high: int, session: SparkSession) -> pa.Table:
         """Return the candidates among the events of a stretch of the past."""
@@ -298,9 +299,9 @@ class _Live:
 
         stream = self.stream
         assert stream.history is not None
-        past = stream.history(session, _moment(low), _moment(high + 1))
+        past = stream.history(session, _moment(low), _moment(high))
         time = columns.event_time_sql(stream.source, stream.schema)
-        past = past.where(F.expr(f"{time} >= {low}L AND {time} <= {high}L"))
+        past = past.where(F.expr(f"{time} >= {low}L AND {time} < {high}L"))
         trial = Monitor(
             queries, algorithm=stream.algorithm, time=stream.source.time, id=stream.source.id,
             time_unit=stream.source.time_unit,
@@ -342,7 +343,7 @@ class _Live:
             "seconds": {name: round(spent, 6) for name, spent in reading.seconds.items()} | {"all": round(seconds, 6)},
         }
         self.progress = [*self.progress[-RECENT + 1 :], entry]
-        waiting = {query.name for g in monitor.groups if g.intake.begins > NEVER for query in g.queries}
+        waiting = {s.name for g in monitor.groups for s in g.schedules if s.past == "awaited"}
         paused = {s.name for g in monitor.groups for s in g.schedules if s.paused}
         listed = [
             {

@@ -149,10 +149,10 @@ class Thresholds:
 
     def note(self, group: Group, newest: int, settled: int) -> None:
         """Let a group know what it was not shown; `settled` is how far the batch has brought it in the end."""
-        behind = np.append(self.cuts[2:], ALWAYS)
+        behind, bars = np.append(self.cuts[2:], ALWAYS), self._bars().max(axis=0)
         for place in np.flatnonzero(self.wide & (self.cuts[:-1] <= newest)).tolist():
             low, high = int(self.cuts[place]), min(int(self.cuts[place + 1]), newest + 1)
-            group.algorithm.miss(low, high, group.k if behind[place] <= settled else 0)
+            group.algorithm.miss(low, high, group.k if behind[place] <= settled else 0, float(bars[place]))
 
     def apply(self, df: DataFrame, time: str, partition: str | None, name: str, low: int) -> tuple[DataFrame, str]:
         """Return the DataFrame, joined where needed, and the SQL text of an event's threshold.
@@ -180,6 +180,11 @@ class Thresholds:
         joined = df.join(F.broadcast(table), F.expr(f"{partition} <=> {key}"), "left")
         return joined, f"coalesce(element_at({ladder}, {place}), double('-Infinity'))"
 
+    def _bars(self) -> FloatArray:
+        """Return what an event must reach in each stretch: if that is wide, the least of it and its neighbours."""
+        bars: FloatArray = np.minimum(self.values, _beside(self.values, np.minimum, np.inf))
+        return np.where(self.wide, bars, self.values)
+
     def _ladders(self, low: int) -> tuple[int, int, FloatArray]:
         """Return where buckets begin, how wide they are, and per partition their thresholds.
 
@@ -195,8 +200,7 @@ class Thresholds:
         edges = begin + width * np.arange(buckets + 1)
         first = np.searchsorted(cuts, edges[:-1], side="right") - 1
         last = np.searchsorted(cuts, np.minimum(edges[1:], cuts[-1]) - 1, side="right") - 1
-        # A bucket must let through what any of its stretches lets through.
-        bars = np.where(self.wide, np.minimum(self.values, _beside(self.values, np.minimum, np.inf)), self.values)
+        bars = self._bars()  # a bucket must let through what any of its stretches lets through
         ladder = np.minimum(np.minimum.reduceat(bars, first, axis=1), bars[:, last])
         ladder[:, edges[:-1] < low] = -np.inf
         # Lengths in steps of powers of two keep the generated code the same while the number of panes varies.
