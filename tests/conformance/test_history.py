@@ -101,3 +101,21 @@ def test_what_is_kept_already_needs_no_past() -> None:
     assert monitor.watermark - 300 <= long.low < long.high <= monitor.watermark - 90, "only what lies before the others"
     assert monitor.look_back(sb.Query("n", k=9, score="x", window=sb.Window("5 events"))) is None
     assert monitor.newest > NEVER
+
+
+def test_explain_names_the_case_and_what_becomes_of_it() -> None:
+    monitor = sb.Monitor([sb.Query("q", k=5, score="x", window=sb.Window(100, slide=10))], time="t", id="id")
+    monitor.push(events(1).slice(0, 200))
+    monitor.advance(monitor.newest - DELAY)
+    further = sb.Query("further", k=5, score="x", window=sb.Window(300, slide=10))
+    deeper = sb.Query("deeper", k=9, score="x", window=sb.Window(50, slide=10))
+    within = sb.Query("within", k=2, score="x", window=sb.Window(50, slide=10))
+    assert [missed and missed.case.value for missed in monitor.register(further, history=True)] == ["IV"]
+    assert [missed and missed.case.value for missed in monitor.register(deeper, within)] == ["III", None]
+    said = {line.split(":")[0].strip(): line for line in monitor.explain().splitlines()}
+    assert "case IV: no other query reaches back as far" in said["further"]
+    assert said["further"].endswith("they will be read")
+    assert said["deeper"].endswith("it warms up")
+    assert "came later" not in said["within"] + said["q"]
+    monitor.fill("further", events(1).slice(0, 200))
+    assert "they were read" in monitor.explain()

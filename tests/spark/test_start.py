@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +259,31 @@ def test_a_new_query_is_filled_from_the_past(spark: Any, tmp_path: Path, reader:
     if reader == "function":
         [(start, end)] = asked
         assert 0 < (end - start).total_seconds() < 10_000 / SECOND, "only the stretch that can matter is asked for"
+
+
+def test_a_longer_query_reads_only_what_lies_before_the_others(spark: Any, tmp_path: Path) -> None:
+    tables, asked = batches(10, count=8), []
+    write(tmp_path / "in", tables[:5])
+    frame = spark.read.schema(spark.read.parquet(str(tmp_path / "in")).schema).parquet(str(tmp_path / "in"))
+
+    def past(session: Any, start: Any, end: Any) -> Any:  # noqa: ARG001
+        asked.append((start, end))
+        return frame
+
+    sink, checkpoint = Tables(), tmp_path / "checkpoint"
+    handle = go(spark, tmp_path / "in", TOP, sink, checkpoint, history=past)
+    new = replace(TOP, name="new", window=sb.Window(9_000, slide=700))
+    handle.register(new)
+    write(tmp_path / "in", tables[5:], first=5)
+    go(spark, tmp_path / "in", TOP, sink, checkpoint, history=past)
+    [(start, end)] = asked
+    read = (end - start).total_seconds() * SECOND
+    assert 6_000 < read < 9_000 - TOP.window.size + 2 * TOP.window.slide + 700, "not the whole window"
+    found = sink.table().filter(pa.compute.equal(sink.table()["query"], "new"))
+    assert min(found.filter(found["exact"])["window_start"].cast(pa.int64()).to_pylist()) < 5 * 300 * 10 - 5_000
+    truth = core([new], tables, 60, time="t", id="id")
+    same = {(row["window_end"], row["rank"]): row["id"] for row in truth.to_pylist()}
+    assert all(same[row["window_end"], row["rank"]] == row["id"] for row in found.to_pylist() if row["exact"])
 
 
 def test_a_function_gets_frames_and_the_session_keeps_its_settings(spark: Any, tmp_path: Path) -> None:
