@@ -119,3 +119,6 @@ def test_explain_names_the_case_and_what_becomes_of_it() -> None:
     assert "came later" not in said["within"] + said["q"]
     monitor.fill("further", events(1).slice(0, 200))
     assert "they were read" in monitor.explain()
+    monitor.register(sb.Query("as far", k=4, score="x", window=sb.Window(290, slide=10)))
+    (group,) = monitor.groups
+    assert group.schedules[-1].is_exact(group.schedules[-1].next_start), "what was filled serves others too"

@@ -185,3 +185,18 @@ def test_a_count_query_that_joins_late_counts_from_then_on_and_warms_up() -> Non
     assert [(answer.end, answer.exact) for answer in answers] == [(100, False), (200, True), (300, True), (400, True)]
     best = np.argsort(-data["x"][1000:1200])[:2] + 1000
     assert [row.time for row in answers[1].rows] == best.tolist()
+
+
+@pytest.mark.parametrize("algorithm", algorithms())
+def test_many_late_events_of_a_closed_pane_are_not_forgotten_as_lost(algorithm: str) -> None:
+    """Of 300 late events only the best is kept; a deeper query that comes then must know that others are gone."""
+    late = {"t": np.full(300, 60), "id": np.arange(300), "x": np.random.default_rng(5).normal(size=300)}
+    shallow = sb.Query("one", k=1, score="x", window=sb.Window(100, slide=50))
+    deep = sb.Query("three", k=3, score="x", window=sb.Window(100, slide=50))
+    monitor = sb.Monitor([shallow], algorithm=algorithm, time="t", id="id")
+    monitor.push([{"t": 0, "id": -1, "x": 0.0}])
+    monitor.advance(100)
+    monitor.push(late)
+    monitor.register(deep)
+    (answer,) = [a for a in monitor.advance(150) if a.query == "three"]
+    assert not answer.exact or [row.score for row in answer.rows] == sorted(late["x"], reverse=True)[:3]
