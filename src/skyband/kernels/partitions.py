@@ -43,6 +43,22 @@ def sift_down(merit: Any, time: Any, key: Any, heap: Any, size: Any, slot: Any) 
 
 
 @jit
+def keep_best(merit: Any, time: Any, key: Any, heap: Any, size: Any, slot: Any) -> Any:
+    """Put a slot among the best, the worst of them on top of a heap; return how many these are; -1: it is none."""
+    if size == heap.size:
+        if not ahead(merit, time, key, slot, heap[0]):
+            return -1
+        sift_down(merit, time, key, heap, size, slot)
+        return size
+    at = size
+    while at > 0 and ahead(merit, time, key, heap[(at - 1) // 2], slot):
+        heap[at] = heap[(at - 1) // 2]
+        at = (at - 1) // 2
+    heap[at] = slot
+    return size + 1
+
+
+@jit
 def skyband(merit: Any, time: Any, key: Any, slots: Any, depth: Any, worst: Any, out: Any) -> Any:
     """Leave of events, in order of time, those that fewer than `depth` better ones follow: the meaningful ones.
 
@@ -67,21 +83,12 @@ def skyband(merit: Any, time: Any, key: Any, slots: Any, depth: Any, worst: Any,
         given = worst if phase == 0 else slots
         left = 0
         for i in range(given.size - 1, -1, -1):
-            slot = given[i]
-            if size < depth:
-                at = size
-                size += 1
-                while at > 0 and ahead(merit, time, key, heap[(at - 1) // 2], slot):
-                    heap[at] = heap[(at - 1) // 2]
-                    at = (at - 1) // 2
-                heap[at] = slot
-            elif ahead(merit, time, key, slot, heap[0]):
-                sift_down(merit, time, key, heap, size, slot)
-            else:
-                continue
-            left += 1
-            if phase == 1:
-                out[out.size - left] = slot
+            grown = keep_best(merit, time, key, heap, size, given[i])
+            if grown >= 0:
+                size = grown
+                left += 1
+                if phase == 1:
+                    out[out.size - left] = given[i]
     return left
 
 
@@ -213,18 +220,8 @@ def pick_recent(
     worst = np.empty(k, np.int32)
     size = 0
     for i in range(used - 1, -1, -1):
-        slot = buffer[i]
-        if position[slot] < start:
-            continue
-        if size < k:
-            at = size
-            size += 1
-            while at > 0 and ahead(merit, time, key, worst[(at - 1) // 2], slot):
-                worst[at] = worst[(at - 1) // 2]
-                at = (at - 1) // 2
-            worst[at] = slot
-        elif ahead(merit, time, key, slot, worst[0]):
-            sift_down(merit, time, key, worst, size, slot)
+        if position[buffer[i]] >= start:
+            size = max(keep_best(merit, time, key, worst, size, buffer[i]), size)
     for i in range(size - 1, -1, -1):
         picks[n + i] = worst[0]
         sift_down(merit, time, key, worst, i, worst[i])
