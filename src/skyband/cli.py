@@ -39,16 +39,21 @@ ENGINES = ("spark", "local")
 
 def main() -> None:
     """Enter here from the shell."""
-    signal.signal(signal.SIGTERM, _terminated)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _end)
     app(prog_name="skyband")
 
 
-class Terminated(BaseException):
+class Ended(BaseException):
     """Someone asked the process to end."""
 
 
-def _terminated(*_: object) -> None:
-    raise Terminated
+_asked: list[int] = []  # exit codes of those who asked
+
+
+def _end(number: int, _: object) -> None:
+    _asked.append(INTERRUPTED if number == signal.SIGINT else TERMINATED)
+    raise Ended
 
 
 def careful(command: Callable[P, R]) -> Callable[P, R]:
@@ -58,12 +63,14 @@ def careful(command: Callable[P, R]) -> Callable[P, R]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
-        except (SkybandError, OSError, pa.ArrowInvalid) as error:
-            typer.echo(f"error: {error}", err=True)
-            raise typer.Exit(USER_ERROR) from None
-        except (KeyboardInterrupt, Terminated) as ending:
-            typer.echo("interrupted; nothing was written", err=True)
-            raise typer.Exit(INTERRUPTED if isinstance(ending, KeyboardInterrupt) else TERMINATED) from None
+        except BaseException as error:
+            if _asked or isinstance(error, KeyboardInterrupt):  # some modules turn it into other errors on their way
+                typer.echo("interrupted; nothing was written", err=True)
+                raise typer.Exit(_asked[0] if _asked else INTERRUPTED) from None
+            if isinstance(error, SkybandError | OSError | pa.ArrowInvalid):
+                typer.echo(f"error: {error}", err=True)
+                raise typer.Exit(USER_ERROR) from None
+            raise
 
     return wrapped
 
