@@ -314,8 +314,11 @@ def demo(
 @app.command()
 @careful
 def bench(
-    name: Annotated[str, typer.Argument(help="Which benchmark, such as core.")],
-    data: Annotated[Path | None, typer.Option(help="Folder for the generated input.")] = None,
+    name: Annotated[str, typer.Argument(help="Which benchmark: core, spark, mtops or stkqf.")],
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder for generated input; for mtops and stkqf that of the recorded data sets."),
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="Folder for the results.")] = None,
     full: Annotated[bool, typer.Option("--full", help="All sizes; takes long.")] = False,
     smoke: Annotated[bool, typer.Option("--smoke", help="Seconds only, to see that it works.")] = False,

@@ -21,16 +21,17 @@ from rich.table import Table
 from skyband.errors import SkybandError
 
 if TYPE_CHECKING:
-    from skyband.bench.measure import Row
     from skyband.bench.targets import Target
 
 BENCHMARKS = {
     "core": "the engine-free core: time, kept candidates, many queries, files, peers",
     "spark": "the Spark pipeline: speed against scanning and other ways, many queries, where time and memory go",
+    "mtops": "the experiments of the thesis on MTopS: up to a thousand queries with arbitrary parameters",
+    "stkqf": "the experiments of the paper on STKQF: windows, slides, answers, queries that come and go",
 }
 RESULTS, DOCS = Path("benchmarks/results"), Path("docs")
-NEEDED = {"core": ("polars", "duckdb"), "spark": ("pyspark", "pandas")}
-EXTRAS = {"core": "bench", "spark": "spark,bench"}
+NEEDED = {"core": ("polars", "duckdb"), "spark": ("pyspark", "pandas"), "mtops": (), "stkqf": ()}
+EXTRAS = {"core": "bench", "spark": "spark,bench", "mtops": "bench", "stkqf": "bench"}
 
 
 class BenchmarkError(SkybandError):
@@ -39,9 +40,9 @@ class BenchmarkError(SkybandError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a benchmark found, and where it wrote it."""
+    """What a benchmark found, and where it wrote it; rows are of the kind that its page says."""
 
-    rows: Sequence[Row]
+    rows: Sequence[Any]
     targets: Sequence[Target]
     csv: Path
     page: Path
@@ -63,7 +64,9 @@ def run(
     name
         A key of `BENCHMARKS`.
     data
-        Where the Parquet files it makes are kept for the next time; a temporary folder when left out.
+        For `core` and `spark` where the Parquet files they make are kept for the next time; a temporary folder when
+        left out. For `mtops` and `stkqf` the folder of the recorded data sets; when left out, that of the environment
+        variable ``SKYBAND_DATA``, or ``../shared/data`` if it is there.
     output
         Where the figures and the page go; when left out, to the places they have in the repository,
         ``benchmarks/results`` and ``docs``, under the current folder.
@@ -113,9 +116,9 @@ def _check(name: str, full: bool, smoke: bool) -> None:
         raise BenchmarkError(msg)
 
 
-def _measured(experiments: dict[str, Callable[[Any], Iterable[Row]]], setting: Any, console: Console) -> list[Row]:
+def _measured(experiments: dict[str, Callable[[Any], Iterable[Any]]], setting: Any, console: Console) -> list[Any]:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    rows: list[Row] = []
+    rows: list[Any] = []
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=len(experiments))
         for name, experiment in experiments.items():

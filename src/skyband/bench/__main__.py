@@ -11,7 +11,9 @@ def main() -> None:
     """Read the arguments and run."""
     parser = argparse.ArgumentParser(prog="python -m skyband.bench", description=__doc__)
     parser.add_argument("name", choices=BENCHMARKS, help="which benchmark")
-    parser.add_argument("--data", help="where Parquet files are kept")
+    parser.add_argument(
+        "--data", help="where Parquet files are kept; for mtops and stkqf where the recorded data sets are"
+    )
     parser.add_argument("--output", help="where figures and page go")
     parser.add_argument("--full", action="store_true", help="larger sizes, more repeats")
     parser.add_argument("--smoke", action="store_true", help="a few seconds, only to see that it works")

@@ -10,7 +10,7 @@ from skyband.bench.core import LONG_SPAN
 from skyband.bench.core_targets import expected_kept, in_window, judge
 from skyband.bench.measure import Row
 from skyband.bench.plots import LIMIT, OTHERS, OURS, bars, figure, limit, log_log, per_event, speeds
-from skyband.bench.report import FIGURES, Page, Section, only
+from skyband.bench.report import FIGURES, Page, Section, listing, only
 
 METHOD = """\
 ## Method
@@ -156,7 +156,7 @@ the panes' best 100 together.""",
         "Doubling the window should cost next to nothing: what is kept grows with the logarithm of the window.",
         plot_window,
         only("window"),
-        (*FIGURES, "kept"),
+        listing(*FIGURES, "kept"),
     ),
     "order": Section(
         "Falling scores, the worst case",

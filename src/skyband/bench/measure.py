@@ -6,7 +6,7 @@ import csv
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from math import inf
@@ -40,6 +40,30 @@ class Row:
     answers: int | None = None
     answer_rows: int | None = None
     amount: float | None = None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a paper's grid: an algorithm on a data set, with one value of a parameter.
+
+    `seconds` are those of the fastest run, and `events_per_s` is over the events of that run, which may be a share of
+    the stream where an algorithm is slow. `kept_candidates` is the most kept after any batch.
+    """
+
+    experiment: str
+    data_set: str
+    parameter: str
+    value: str
+    algorithm: str
+    seconds: float
+    events_per_s: float
+    kept_candidates: int
+    answers: int
+
+    @property
+    def per_event(self) -> float:
+        """The microseconds of an event."""
+        return 1e6 / self.events_per_s
 
 
 @dataclass(frozen=True)
@@ -82,6 +106,16 @@ class Patience:
             return self.least
         return max(self.least, 3, min(self.most, int(self.seconds / once)))
 
+    def wants_more(self, seconds: Sequence[float]) -> bool:
+        """Tell whether a way whose rounds took so long so far gets another one.
+
+        Examples
+        --------
+        >>> [Patience(1.0, most=3).wants_more(rounds) for rounds in ([0.4], [0.4, 0.7], [0.1] * 3)]
+        [True, False, False]
+        """
+        return sum(seconds) < self.seconds and len(seconds) < self.most
+
 
 def side_by_side(jobs: Mapping[str, Job], patience: Patience) -> dict[str, Timing]:
     """Time jobs in turn (A B A B ...), so that what disturbs the machine hits all of them alike.
@@ -98,7 +132,7 @@ def side_by_side(jobs: Mapping[str, Job], patience: Patience) -> dict[str, Timin
     results: dict[str, Any] = {}
     rounds: dict[str, int] = {}
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
-    with _little_garbage():
+    with little_garbage():
         for name, job in jobs.items():
             once, results[name] = timed(job)
             if once < patience.seconds:  # else compiling was a small part of it, and once more would take too long
@@ -114,7 +148,7 @@ def side_by_side(jobs: Mapping[str, Job], patience: Patience) -> dict[str, Timin
 
 
 @contextmanager
-def _little_garbage() -> Iterator[None]:
+def little_garbage() -> Iterator[None]:
     """Keep what is there now out of garbage collections: modules alone take longer than many jobs."""
     gc.collect()
     gc.freeze()
@@ -132,22 +166,22 @@ def timed(job: Job) -> tuple[float, Any]:
     return time.perf_counter() - began, result
 
 
-def write_rows(rows: Iterable[Row], path: Path) -> None:
+def write_rows(rows: Sequence[Row] | Sequence[Cell], path: Path) -> None:
     """Write rows as CSV, without the columns that are empty in all of them."""
     lines = [asdict(row) for row in rows]
-    names = [field.name for field in fields(Row) if any(line[field.name] is not None for line in lines)]
+    names = [field.name for field in fields(rows[0]) if any(line[field.name] is not None for line in lines)]
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, names, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         writer.writerows(lines)
 
 
-def read_rows(path: Path) -> list[Row]:
-    """Read rows back from CSV."""
-    kinds = get_type_hints(Row)
+def read_rows(path: Path, kind: type[Any] = Row) -> list[Any]:
+    """Read rows of a kind, `Row` or `Cell`, back from CSV."""
+    kinds = get_type_hints(kind)
     with path.open(newline="") as file:
         return [
-            Row(**{name: _value(text, kinds[name]) for name, text in line.items()}) for line in csv.DictReader(file)
+            kind(**{name: _value(text, kinds[name]) for name, text in line.items()}) for line in csv.DictReader(file)
         ]
 
 

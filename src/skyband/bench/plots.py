@@ -23,7 +23,7 @@ STYLE = {
 }  # fmt: skip
 
 
-def draw(plot: Callable[[Sequence[Row], Path], None], rows: Sequence[Row], path: Path) -> None:
+def draw(plot: Callable[[Sequence[Any], Path], None], rows: Sequence[Any], path: Path) -> None:
     """Draw one plot into a file, in the style that all have."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(STYLE):
@@ -31,11 +31,11 @@ def draw(plot: Callable[[Sequence[Row], Path], None], rows: Sequence[Row], path:
 
 
 @contextmanager
-def figure(path: Path, width: float = 7.0, height: float = 3.4, panels: int = 1) -> Iterator[Any]:
-    """Give axes to draw on, and write what was drawn."""
+def figure(path: Path, width: float = 7.0, height: float = 3.4, panels: int = 1, rows: int = 1) -> Iterator[Any]:
+    """Give axes to draw on, `panels` beside each other in each of some rows, and write what was drawn."""
     made = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(made)
-    axes = made.subplots(1, panels)
+    axes = made.subplots(rows, panels)
     yield axes
     metadata = {"Date": None} if path.suffix == ".svg" else None
     made.savefig(path, transparent=True, metadata=metadata)

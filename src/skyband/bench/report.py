@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -32,21 +32,39 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "MB": lambda row: f"{row.amount / 1e6:,.3f}" if row.amount is not None else "",
 }
 
+Plot = Callable[[Sequence[Any], Path], None]
+Table = tuple[Sequence[str], Iterable[Sequence[str]]]
+"""The head and the lines of a table."""
+
+
+def listing(*columns: str) -> Callable[[Sequence[Row]], Table]:
+    """Return what lists rows: the value of the parameter, then these columns; the usual ones where none are named."""
+    columns = columns or FIGURES
+
+    def table(rows: Sequence[Row]) -> Table:
+        lines = ((row.value, *(COLUMNS[column](row) for column in columns)) for row in rows)
+        return (rows[0].parameter, *columns), lines
+
+    return table
+
 
 @dataclass(frozen=True)
 class Section:
-    """One section of a page: what it shows, of which rows, as a picture and as a table with these columns."""
+    """One section of a page: what it shows, of which rows, as a picture and as a table."""
 
     title: str
     text: str
-    plot: Callable[[Sequence[Row], Path], None]
-    shows: Callable[[Row], bool]
-    columns: Sequence[str] = FIGURES
+    plot: Plot
+    shows: Callable[[Any], bool]
+    table: Callable[[Sequence[Any]], Table] = field(default_factory=listing)
 
 
 @dataclass(frozen=True)
 class Page:
-    """What a benchmark's page says beside the figures; its sections are named as their pictures."""
+    """What a benchmark's page says beside the figures; its sections are named as their pictures.
+
+    `pictures` is the folder of these, beside the page; `rows` is what the rows are, `Row` or `Cell`.
+    """
 
     file: str
     title: str
@@ -54,12 +72,19 @@ class Page:
     run_it: str
     sections: dict[str, Section]
     closing: str
-    judge: Callable[[Sequence[Row]], list[Target]]
+    judge: Callable[[Sequence[Any]], list[Target]]
+    pictures: str = "benchmarks"
+    rows: type[Any] = Row
 
 
-def only(experiment: str) -> Callable[[Row], bool]:
-    """Return what picks the rows of an experiment."""
-    return lambda row: row.experiment == experiment
+def only(*experiments: str) -> Callable[[Any], bool]:
+    """Return what picks the rows of some experiments."""
+    return lambda row: row.experiment in experiments
+
+
+def everything(row: Any) -> bool:  # noqa: ARG001 - one signature for all that pick rows
+    """Pick any row."""
+    return True
 
 
 def page_of(benchmark: str) -> Page:
@@ -70,7 +95,8 @@ def page_of(benchmark: str) -> Page:
 
 def write(csv: Path, docs: Path) -> Path:
     """Write the page of the benchmark that the file is named after, and its plots, into a folder; return the page."""
-    page, rows = page_of(csv.stem), read_rows(csv)
+    page = page_of(csv.stem)
+    rows, path = read_rows(csv, page.rows), docs / page.file
     about = json.loads(csv.with_suffix(".json").read_text())
     targets = (target.cells for target in page.judge(rows))
     parts = [
@@ -80,10 +106,10 @@ def write(csv: Path, docs: Path) -> Path:
         _machine(about),
         page.run_it,
         "## Targets\n\n" + _table(("target", "measured", "promised", ""), targets),
-        *(_section(name, section, rows, docs / "benchmarks") for name, section in page.sections.items()),
+        *(_section(name, section, rows, path.parent / page.pictures) for name, section in page.sections.items()),
         page.closing,
     ]
-    path = docs / page.file
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n\n".join(part.strip() for part in parts if part) + "\n")
     return path
 
@@ -103,17 +129,15 @@ def _machine(about: dict[str, Any]) -> str:
     )
 
 
-def _section(name: str, section: Section, rows: Sequence[Row], folder: Path) -> str:
+def _section(name: str, section: Section, rows: Sequence[Any], folder: Path) -> str:
     """Draw the section's picture and return its text; empty if nothing was measured for it."""
     shown = [row for row in rows if section.shows(row)]
     if not shown:
         return ""
     path = folder / f"{name}.svg"
     plots.draw(section.plot, shown, path)
-    head = (shown[0].parameter, *section.columns)
-    lines = ((row.value, *(COLUMNS[column](row) for column in section.columns)) for row in shown)
     picture = f"![{section.title}]({folder.name}/{path.name})"
-    return f"## {section.title}\n\n{section.text}\n\n{picture}\n\n{_table(head, lines)}"
+    return f"## {section.title}\n\n{section.text}\n\n{picture}\n\n{_table(*section.table(shown))}"
 
 
 def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

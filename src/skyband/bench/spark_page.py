@@ -7,7 +7,7 @@ from pathlib import Path
 
 from skyband.bench.measure import Row
 from skyband.bench.plots import LIMIT, OTHERS, OURS, bars, figure, limit, speeds
-from skyband.bench.report import Page, Section, only
+from skyband.bench.report import Page, Section, listing, only
 from skyband.bench.spark_targets import GROWTH, QUERIES, RE_READS, TREND, judge
 
 METHOD = """\
@@ -179,7 +179,7 @@ checkpoint; `own` is `all` without `scan`. *spark*: the streaming engine's `dura
 handler, `triggerExecution` is the whole micro-batch. *noop*: the same for only scanning.""",
         plot_phases,
         only("phases"),
-        ("phase", "median seconds", "repeats"),
+        listing("phase", "median seconds", "repeats"),
     ),
     "spark-re-reads": Section(
         "Guesses",
@@ -188,7 +188,7 @@ The threshold of a pane that has no events yet is guessed; where a guess lets to
 batch is read again. Counted over all micro-batches but the first.""",
         plot_re_reads,
         only("re-reads"),
-        ("way", "number", "share"),
+        listing("way", "number", "share"),
     ),
     "spark-memory": Section(
         "Many small micro-batches",
@@ -199,7 +199,7 @@ size of the state in the checkpoint. Each point is the most of all micro-batches
 the first point of the second half to the last. This runs before everything else, in a fresh process.""",
         plot_memory,
         only("memory"),
-        ("way", "MB", "median seconds"),
+        listing("way", "MB", "median seconds"),
     ),
     "spark-topk": Section(
         "A batch",

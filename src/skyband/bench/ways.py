@@ -162,6 +162,12 @@ class DisagreementError(SkybandError):
 
 
 def check(task: str, named: Mapping[str, Way], source: Any, queries: Sequence[Query], rows: int) -> Iterator[Row]:
+    """Let every way answer, refuse any that disagrees, and say how long each took."""
+    for name, timing in agreed(task, named, source, queries):
+        yield row(timing, "agreement", "task", task, name, rows)
+
+
+def agreed(task: str, named: Mapping[str, Way], source: Any, queries: Sequence[Query]) -> Iterator[tuple[str, Timing]]:
     """Let every way answer, and refuse any that does not find the same ids for the same windows as the first."""
     wanted: tuple[str, pa.Table] | None = None
     for name, way in named.items():
@@ -174,7 +180,7 @@ def check(task: str, named: Mapping[str, Way], source: Any, queries: Sequence[Qu
                 "rows); no time is measured until they agree: correct the one that is wrong"
             )
             raise DisagreementError(msg)
-        yield row(Timing([seconds], result), "agreement", "task", task, name, rows)
+        yield name, Timing([seconds], result)
 
 
 def row(timing: Timing, experiment: str, parameter: str, value: object, way: str, rows: int) -> Row:
