@@ -87,7 +87,7 @@ class Scale:
     counts: tuple[int, ...] = (10, 20, 50, 100, 200, 500, 1000)
     f: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
     dimensions: tuple[int, ...] = (2, 4, 6, 8)
-    f_ticks: int = 500_000
+    f_ticks: int = 300_000
     every: int = 3
     patience: Patience = USUAL
     data: Path | None = None
