@@ -119,7 +119,7 @@ def short(value: float) -> str:
 
     Examples
     --------
-    >>> [short(value) for value in (0.31415, 27.0, 123456.7)]
+    >>> [short(value) for value in (0.31416, 27.0, 123456.7)]
     ['0.3142', '27', '123,457']
     """
     return f"{value:,.4g}" if value < 1e4 else f"{value:,.0f}"
