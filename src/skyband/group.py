@@ -21,7 +21,7 @@ from skyband.query import Query
 from skyband.rows import Rows
 from skyband.skyline import LookBack, Need, scan_for
 from skyband.stats import GroupStats
-from skyband.windows import ALWAYS, NEVER, Due, Schedule, layout, next_starts
+from skyband.windows import ALWAYS, NEVER, Due, Schedule, layout
 
 WARMING_UP = "warming up"
 _NO_ROWS = np.empty(0, np.int64)
@@ -163,8 +163,8 @@ class Group:
     def _tally(self) -> Tally:
         if self.ranking.counts or not self.schedules:
             return Tally()
-        starts, (sizes, slides, *_) = next_starts(self.schedules), layout(self.schedules)
-        return Tally(int(starts.min()), int((starts + sizes - slides).max()))
+        size, slide, *_, start = layout(self.schedules)
+        return Tally(int(start.min()), int((start + size - slide).max()))
 
     def _count(self, tally: Tally, seen: Seen, columns: Columns, index: IntArray | None) -> None:
         if index is None and not self.ranking.counts:
@@ -196,9 +196,10 @@ class Group:
 
     # Answers out.
 
-    def advance(self, watermark: int) -> list[Block]:
-        """Answer every window that ends by the watermark (or, counting events, by the last one)."""
-        return self._answer(self.due(watermark), self._limits(watermark), self._limits(watermark)[0])
+    def advance(self, watermark: int, due: Due) -> list[Block]:
+        """Answer every window that ends by the watermark (or, counting events, by the last one), as `due` lists."""
+        limits = self._limits(watermark)
+        return self._answer(due, limits, limits[0])
 
     def due(self, watermark: int) -> Due:
         """List the windows that a watermark closes; InputError when they are absurdly many."""
@@ -220,26 +221,29 @@ class Group:
 
     def _answer(self, due: Due, limits: Sequence[int], sealed_to: int) -> list[Block]:
         if self.first == ALWAYS or not self.schedules:
-            for schedule, limit in zip(self.schedules, limits, strict=True):
-                schedule.closed_to = max(schedule.closed_to, limit)
+            self._close(limits)
             return []
         picks = self.algorithm.answer(due, sealed_to)
-        for schedule, limit in zip(self.schedules, limits, strict=True):
-            schedule.closed_to = max(schedule.closed_to, limit)
-        self.shown = {key: seen for key, seen in self.shown.items() if key[1] > self._closed(key[0])}
+        self._close(limits)
+        if self.shown:
+            closed = {schedule.name: schedule.closed_to for schedule in self.schedules}
+            self.shown = {key: seen for key, seen in self.shown.items() if key[1] > closed.get(key[0], ALWAYS)}
         blocks = self._blocks(due, picks)
         self._compact()
         return blocks
 
-    def _closed(self, name: str) -> int:
-        return next((s.closed_to for s in self.schedules if s.name == name), ALWAYS)
+    def _close(self, limits: Sequence[int]) -> None:
+        for schedule, limit in zip(self.schedules, limits, strict=True):
+            if limit > schedule.closed_to:
+                schedule.closed_to = limit
 
     def early(self) -> list[Block]:
         """Answer the windows that are still open and look different from when they were last shown."""
         starts: list[tuple[int, int, int]] = []
         parts: list[SlotArray] = []
-        for q, (query, schedule) in enumerate(zip(self.queries, self.schedules, strict=True)):
-            if query.emit != "early" or schedule.paused or self.last == NEVER:
+        for q in [q for q, query in enumerate(self.queries) if query.emit == "early"]:
+            query, schedule = self.queries[q], self.schedules[q]
+            if schedule.paused or self.last == NEVER:
                 continue
             limit = schedule.first_end_after(self.last) if self.ranking.counts else schedule.last_end_of(self.last)
             for end in schedule.ends_between(self.first, limit).tolist():

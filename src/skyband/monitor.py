@@ -104,7 +104,7 @@ class Monitor:
             self._note(rows, seen)
             for group in self.groups:
                 if group.ranking.counts:
-                    blocks += group.advance(NEVER)
+                    blocks += group.advance(NEVER, group.due(NEVER))
         self._stats = replace(
             self._stats, batches=self._stats.batches + 1,
             push_seconds=self._stats.push_seconds + clock.perf_counter() - began,
@@ -125,10 +125,9 @@ class Monitor:
         blocks: list[Block] = []
         if watermark is not None:
             mark = max(microseconds_of(watermark), NEVER if self.watermark is None else self.watermark)
-            for group in timed:
-                _naming(group, group.due, mark)  # raises before anything has changed
+            dues = [_naming(group, group.due, mark) for group in timed]  # raises before anything has changed
             self.watermark = mark
-            blocks = [block for group in timed for block in group.advance(mark)]
+            blocks = [block for group, due in zip(timed, dues, strict=True) for block in group.advance(mark, due)]
         blocks += [block for group in self.groups for block in group.early()]
         return self._answers(blocks, began)
 

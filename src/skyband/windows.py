@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from itertools import chain
+from operator import attrgetter
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -109,7 +111,7 @@ class Due:
     @classmethod
     def by(cls, schedules: Sequence[Schedule], first: int, limits: Sequence[int]) -> Due:
         """List the windows of each schedule that contain something from `first` on and end by its limit."""
-        size, slide, phase, closed, _ = layout(schedules)
+        size, slide, phase, _, closed, _ = layout(schedules)
         begun, limit = np.maximum(first, closed), np.array(limits, np.int64)
         start = begun + slide - (begun - phase - size) % slide  # the first end after either
         count = np.maximum((limit - start) // slide + 1, 0)
@@ -127,16 +129,26 @@ class Due:
         return cls(query, end - size[query], end)
 
 
-def layout(schedules: Sequence[Schedule]) -> IntArray:
-    """Return the numbers of schedules as columns: size, slide, phase, up to where they are closed, k."""
-    numbers = [(s.size, s.slide, s.phase, s.closed_to, s.k) for s in schedules]
-    return np.array(numbers, np.int64).reshape(-1, 5).T
+class Layout(NamedTuple):
+    """Schedules column by column; `start` is where the next window of each starts, as `Schedule.next_start` says."""
+
+    size: IntArray
+    slide: IntArray
+    phase: IntArray
+    k: IntArray
+    closed: IntArray
+    start: IntArray
 
 
-def next_starts(schedules: Sequence[Schedule]) -> IntArray:
-    """Return where the next windows start, as `Schedule.next_start` does."""
-    size, slide, phase, closed, _ = layout(schedules)
-    return np.where(closed == NEVER, NEVER, closed - (closed - phase - size) % slide + slide - size)
+_NUMBERS = attrgetter("size", "slide", "phase", "k", "closed_to")
+
+
+def layout(schedules: Sequence[Schedule]) -> Layout:
+    """Return the numbers of schedules as columns."""
+    numbers = np.fromiter(chain.from_iterable(map(_NUMBERS, schedules)), np.int64, 5 * len(schedules))
+    size, slide, phase, k, closed = np.ascontiguousarray(numbers.reshape(-1, 5).T)
+    start = np.where(closed == NEVER, NEVER, closed - (closed - phase - size) % slide + slide - size)
+    return Layout(size, slide, phase, k, closed, start)
 
 
 def progressions(start: IntArray, step: IntArray, count: IntArray) -> tuple[IntArray, IntArray]:

@@ -16,7 +16,7 @@ import numpy as np
 from skyband.arena import Arena
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_runs
 from skyband.query import Distinct
-from skyband.windows import ALWAYS, NEVER, Due, Schedule, layout, next_starts
+from skyband.windows import ALWAYS, NEVER, Due, Schedule, layout
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,15 @@ class Picks:
     slots: SlotArray
     offsets: IntArray
     proven: BoolArray | None = None
+
+    @classmethod
+    def joined(cls, parts: Sequence[Picks]) -> Picks:
+        """Return the answers of several parts, one after another."""
+        if len(parts) == 1:
+            return parts[0]
+        starts = np.cumsum([0, *(len(part.slots) for part in parts)])
+        offsets = [part.offsets[:-1] + start for part, start in zip(parts, starts[:-1], strict=True)]
+        return cls(np.concatenate([part.slots for part in parts]), np.concatenate([*offsets, starts[-1:]]))
 
 
 class Algorithm(ABC):
@@ -178,9 +187,9 @@ class Algorithm(ABC):
 
 def starts_after(schedules: Sequence[Schedule], due: Due) -> IntArray:
     """Return where each query's next unanswered window starts once the due ones are answered."""
-    starts, slides = next_starts(schedules), layout(schedules)[1]
-    starts[due.query] = due.start + slides[due.query]  # in order of ends: the last one stays
-    return starts
+    columns = layout(schedules)
+    columns.start[due.query] = due.start + columns.slide[due.query]  # in order of ends: the last one stays
+    return columns.start
 
 
 def sift(columns: Columns, tally: Tally, offset: int = 0) -> IntArray:

@@ -109,7 +109,7 @@ class Scheduler:
         Views that open: where they start, and their k. Steps: when (once the windows that end then are answered),
         the start of the view, and the k that it needs from then on; 0 closes it.
         """
-        sizes, slides, _, _, ks = layout(self.members)
+        sizes, slides, _, ks, _, _ = layout(self.members)
         number = np.maximum(-((self.next_start - passed) // slides), 0)  # of windows that start before `passed`
         which, start = progressions(self.next_start, slides, number)
         self.next_start += number * slides

@@ -53,7 +53,7 @@ from skyband.kernels.seal import ALL, BEST, LATEST
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_runs
 from skyband.panes import ANY_K, Panes
 from skyband.query import Distinct
-from skyband.windows import NEVER, Due, Schedule, layout, next_starts
+from skyband.windows import NEVER, Due, Schedule, layout
 
 MODES = {None: ALL, "best": BEST, "latest": LATEST}
 MOST_PICKS = 1 << 23
@@ -237,11 +237,11 @@ class Staircase(Algorithm):
             band, out = self._bands(slots, pane - base, beaten, len(slots))
             starts, ks, _ = self._queries()
             last = self.sealed - base - 1
-            needs = kernel.find_needs(self.panes.cuts, starts, ks, np.zeros(len(starts), np.int64), last)
+            since = kernel.find_needs(self.panes.cuts, starts, ks, np.zeros(len(starts), np.int64), last)
             code, codes = self._codes(slots) if self.mode == BEST else (np.arange(arena.size), arena.size)
             scratch = (code, np.full(codes, -1, np.int64))
             size = kernel.sweep(
-                self._events(), band, len(slots), scratch, last, *needs, self.panes.depth, self.panes.lost, out
+                self._events(), band, len(slots), scratch, last, since, self.panes.depth, self.panes.lost, out
             )
             slots, pane, beaten = out[0][:size].copy(), out[1][:size] + base, out[2][:size].copy()
         self.band = (slots, pane, beaten)
@@ -256,13 +256,11 @@ class Staircase(Algorithm):
             self.panes.cover(int(self.panes.cuts[0]), int(due.end[-1]))
         queries = self._queries()
         unsure = self._unsure(due)
-        pieces = self._pieces(due)
+        pieces = self._pieces(due, queries[1])
         picks = [self._seal(piece, int(piece.end[-1]), queries) for piece in pieces[:-1]]
         picks.append(self._seal(pieces[-1], sealed_to, queries))
         self._forget(queries[0])
-        starts = np.cumsum([0, *(len(p.slots) for p in picks)])
-        offsets = [p.offsets[:-1] + start for p, start in zip(picks, starts[:-1], strict=True)]
-        found = Picks(np.concatenate([p.slots for p in picks]), np.concatenate([*offsets, starts[-1:]]))
+        found = Picks.joined(picks)
         return replace(found, proven=self._proven(due, found, unsure)) if unsure else found
 
     def _unsure(self, due: Due) -> dict[int, float]:
@@ -287,14 +285,14 @@ class Staircase(Algorithm):
 
     def _queries(self) -> tuple[IntArray, IntArray, IntArray]:
         """Return where each query's next window starts, its k and its slide."""
-        _, slides, _, _, ks = layout(self.schedules)
-        return next_starts(self.schedules), ks.copy(), slides.copy()
+        columns = layout(self.schedules)
+        return columns.start, columns.k, columns.slide
 
-    def _pieces(self, due: Due) -> list[Due]:
+    def _pieces(self, due: Due, ks: IntArray) -> list[Due]:
         """Split the due windows so that the answers of one piece fit into memory."""
         if len(due) == 0:
             return [due]
-        most = np.array([s.k for s in self.schedules])[due.query] * self._partitions()
+        most = ks[due.query] * self._partitions()
         piece = np.cumsum(most) // MOST_PICKS
         edges = [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), len(due)]
         return [due[a:b] for a, b in itertools.pairwise(edges)]

@@ -3,7 +3,8 @@
 Throughout: `events` are the arena's columns (merit, time, key, part, position) addressed by slot. A *band* is
 the kept events of sealed panes as columns (slot, pane, beaten, merit, position), sorted by partition and then
 best first; `beaten` counts the better events of the same partition in the same pane or later ones.
-K(p) is how many of the best from pane p on some unanswered window may still ask for.
+K(p) is how many of the best from pane p on some unanswered window may still ask for. It never falls from pane to
+pane, so it is kept the other way round: `since[b]` is the first pane where an event beaten b times is needed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from skyband.panes import ANY_K
 
 NEEDS_EVERY = 8  # panes after which K(p) is found anew
 FEW = 16  # recent events at least, before they are merged
+NOWHERE = 2**60  # a pane that never comes
 ALL, BEST, LATEST = 0, 1, 2  # which events of one id count in a window
 
 
@@ -59,7 +61,7 @@ def sort_runs(slots: Any, ends: Any, events: Any) -> None:
 
 @jit
 def find_needs(cuts: Any, starts: Any, ks: Any, at: Any, last: Any) -> Any:
-    """Return K(p) as a staircase: from which pane on which k is needed, each further up than the one before.
+    """Return `since`, from K(p) as a staircase: from which pane on which k is needed, each more than the one before.
 
     Only queries count that none dominates: none whose next window starts as early or earlier asks for as many. What
     comes after pane `last` may be needed by all. `starts` are the queries' next windows' starts, `at` the panes they
@@ -95,29 +97,33 @@ def find_needs(cuts: Any, starts: Any, ks: Any, at: Any, last: Any) -> Any:
     if count == 0 or depths[count - 1] < most:
         panes[count], depths[count] = last + 1, most
         count += 1
-    return panes[:count], depths[:count]
+    since = np.empty(most + 1, np.int64)
+    step = 0
+    for beaten in range(most):
+        while depths[step] <= beaten:
+            step += 1
+        since[beaten] = panes[step]
+    since[most] = NOWHERE
+    return since
 
 
 @jit
-def need(panes: Any, depths: Any, pane: Any) -> Any:
+def need(since: Any, pane: Any) -> Any:
     """Return K(p)."""
-    step = panes.size - 1
-    while step >= 0 and panes[step] > pane:
-        step -= 1
-    return depths[step] if step >= 0 else np.int64(0)
+    return np.searchsorted(since, pane, side="right")
 
 
 @jit
 def merge(
     mode: Any, events: Any, band: Any, at: Any, m: Any, fresh: Any, fresh_pane: Any, fresh_beaten: Any, codes: Any,
-    panes: Any, depths: Any, depth: Any, worst: Any, out: Any,
+    since: Any, depth: Any, worst: Any, out: Any,
 ) -> Any:  # fmt: skip
     """Merge events of newer panes into the band from place `at` on, and drop what its rule allows.
 
     ALL: every fresh event lies in a later pane than every kept one, so each raises `beaten` of all that come
     after it, a running number in one linear pass; what is beaten K(p) times goes. BEST: nothing goes here,
     `sweep` does that. LATEST: a fresh event replaces the id's earlier one. `fresh_beaten` is how often each fresh
-    event is beaten by others of them; `panes` and `depths` are K(p). Returns the new length.
+    event is beaten by others of them. Returns the new length.
     """
     merit, time, key, part, position = events
     code, fresh_code = codes
@@ -149,24 +155,52 @@ def merge(
         else:
             where, beaten = b_pane[i], b_beaten[i] + better
             i += 1
-        limit = need(panes, depths, where)
-        if mode == ALL:
-            lost, least = beaten >= limit, limit
-        elif mode == BEST:
-            lost, least = False, limit
-        elif limit == 0:
-            lost, least = True, limit
-        else:
-            lost, least = not take_fresh and fresh_code[code[slot]] >= 0, ANY_K
-        if lost:
-            depth[where], worst[where] = min(depth[where], least), max(worst[where], merit[slot])
+        lost = where < since[min(beaten, since.size - 1) if mode == ALL else 0] and mode != BEST
+        replaced = mode == LATEST and not lost and not take_fresh and fresh_code[code[slot]] >= 0
+        if lost or replaced:
+            depth[where] = min(depth[where], ANY_K if replaced else need(since, where))
+            worst[where] = max(worst[where], merit[slot])
         o_slot[size], o_pane[size], o_beaten[size] = slot, where, beaten
         o_merit[size], o_position[size] = merit[slot], position[slot]
-        size += not lost
+        size += not (lost or replaced)
     if mode == LATEST:
         for j in range(fresh.size):
             fresh_code[code[fresh[j]]] = -1
     return size
+
+
+@jit
+def merge_alone(
+    merit: Any, time: Any, key: Any, b_slot: Any, b_pane: Any, b_beaten: Any, b_merit: Any, b_position: Any, at: Any,
+    m: Any, r_slot: Any, r_pane: Any, r_beaten: Any, r_merit: Any, r_position: Any, size: Any, since: Any, depth: Any,
+    worst: Any, o_slot: Any, o_pane: Any, o_beaten: Any, o_merit: Any, o_position: Any,
+) -> Any:  # fmt: skip
+    """Merge as `merge` does where all events count and there is but one partition: what most streams spend time on."""
+    i = n = at
+    for j in range(size + 1):
+        bar = r_merit[j] if j < size else -np.inf
+        a = r_slot[j] if j < size else np.int32(-1)
+        while i < m and b_merit[i] >= bar:
+            b = b_slot[i]
+            if b_merit[i] == bar and a >= 0 and is_better(merit[a], time[a], key[a], merit[b], time[b], key[b]):
+                break
+            pane, beaten = b_pane[i], b_beaten[i] + j
+            o_slot[n], o_pane[n], o_beaten[n] = b, pane, beaten
+            o_merit[n], o_position[n] = b_merit[i], b_position[i]
+            if pane < since[min(beaten, since.size - 1)]:
+                depth[pane], worst[pane] = min(depth[pane], need(since, pane)), max(worst[pane], b_merit[i])
+            else:
+                n += 1
+            i += 1
+        if a >= 0:
+            pane, beaten = r_pane[j], r_beaten[j]
+            o_slot[n], o_pane[n], o_beaten[n] = a, pane, beaten
+            o_merit[n], o_position[n] = bar, r_position[j]
+            if pane < since[min(beaten, since.size - 1)]:
+                depth[pane], worst[pane] = min(depth[pane], need(since, pane)), max(worst[pane], bar)
+            else:
+                n += 1
+    return n
 
 
 @jit
@@ -194,9 +228,7 @@ def copy(source: Any, band: Any, begin: Any, end: Any) -> None:
 
 
 @jit
-def sweep(
-    events: Any, band: Any, m: Any, codes: Any, last: Any, panes: Any, depths: Any, depth: Any, worst: Any, out: Any
-) -> Any:
+def sweep(events: Any, band: Any, m: Any, codes: Any, last: Any, since: Any, depth: Any, worst: Any, out: Any) -> Any:
     """Count anew, from best to worst, and drop what is beaten; the general rule behind `merge`.
 
     An event of pane p goes when the same id (`code`) has a better event in panes >= p, or when K(p) other
@@ -208,26 +240,26 @@ def sweep(
     part = events[3]
     b_slot, b_pane, _, b_merit, b_position = band
     o_slot, o_pane, o_beaten, o_merit, o_position = out
-    oldest = min(panes[0], last + 1)
+    oldest = min(since[0], last + 1)
     width = last - oldest + 2
     tree = np.zeros(width + 1, np.int64)
     current = np.int64(-(2**62))
     size = 0
     for i in range(m):
         slot, pane = b_slot[i], b_pane[i]
-        limit = need(panes, depths, pane)
+        needed = pane >= since[0]
         if part[slot] != current:
             current = part[slot]
             tree[:] = 0
         seen = latest[code[slot]]
         beaten = np.int64(0)
-        if limit > 0 and seen < pane:
+        if needed and seen < pane:
             at = last - pane + 1  # panes are counted from the last one back, so a prefix is "panes >= p"
             while at > 0:
                 beaten += tree[at]
                 at -= at & -at
-        if limit == 0 or seen >= pane or beaten >= limit:
-            depth[pane] = min(depth[pane], ANY_K if seen >= pane and limit > 0 else limit)
+        if not needed or seen >= pane or pane < since[min(beaten, since.size - 1)]:
+            depth[pane] = min(depth[pane], ANY_K if needed and seen >= pane else need(since, pane))
             worst[pane] = max(worst[pane], b_merit[i])
             continue
         latest[code[slot]] = pane
@@ -370,7 +402,7 @@ def seal(
     starts, ks, slides = queries
     slots, ends = fresh
     at = np.zeros(starts.size, np.int64)
-    panes, depths = find_needs(cuts, starts, ks, at, first - 1)
+    since = find_needs(cuts, starts, ks, at, first - 1)
     code = codes[0]
     scratch = (code, np.full(codes[1], -1, np.int64))
     marks = np.full(codes[1] if mode == BEST else 0, -1, np.int64)
@@ -379,7 +411,8 @@ def seal(
     for r in range(ends.size):
         room = max(room, ends[r] - (ends[r - 1] if r > 0 else 0))
     # Where ids count, or partitions, or panes are large, each pane is merged as it comes; many small ones together.
-    limit = FEW + 2 * np.int64(np.sqrt(m)) if mode == ALL and alone else 1
+    # They wait until putting one more among them costs as much as its share of a merge.
+    limit = FEW + 2 * np.int64(np.sqrt(m * (slots.size / ends.size))) if mode == ALL and alone else 1
     r_slot, r_pane = np.empty(room + limit, np.int32), np.empty(room + limit, np.int64)
     r_beaten, r_merit, r_position = np.empty_like(r_pane), np.empty(room + limit), np.empty_like(r_pane)
     offsets[0] = 0
@@ -398,30 +431,32 @@ def seal(
             begin = end
         # What is better than a whole pane can only have expired. To look at it now and then is enough, and keeps
         # a stream of falling scores from costing a pass over the whole band for every pane.
-        stale = r == ends.size or (pane - whole_at) ** 2 > 6 * (pane - panes[0])
+        stale = r == ends.size or (pane - whole_at) ** 2 > 6 * (pane - since[0])
         if size >= limit or (stale and (m > 0 or size > 0)):
             band, out = bands[side], bands[1 - side]
             # K(p) only falls as windows are answered: what it was a few panes ago is safe, and a thousand queries
             # need not be looked at for every pane.
             if stale or pane - needs_at >= NEEDS_EVERY:
-                panes, depths = find_needs(cuts, starts, ks, at, pane)
+                since = find_needs(cuts, starts, ks, at, pane)
                 needs_at = pane
             new = r_slot[:size]
             place = find_place(events, band, m, new) if mode == ALL and not stale else 0
             whole_at = pane if place == 0 else whole_at
             if 2 * place > m:
                 copy(band, out, place, m)
-                m = merge(
-                    mode, events, out, place, m, new, r_pane, r_beaten, scratch, panes, depths, depth, worst, band
-                )
+                band, out = out, band
             else:
                 copy(band, out, 0, place)
-                m = merge(
-                    mode, events, band, place, m, new, r_pane, r_beaten, scratch, panes, depths, depth, worst, out
-                )
                 side = 1 - side
+            if mode == ALL and alone:
+                m = merge_alone(
+                    merit, time, key, band[0], band[1], band[2], band[3], band[4], place, m, r_slot, r_pane, r_beaten,
+                    r_merit, r_position, size, since, depth, worst, out[0], out[1], out[2], out[3], out[4],
+                )  # fmt: skip
+            else:
+                m = merge(mode, events, band, place, m, new, r_pane, r_beaten, scratch, since, depth, worst, out)
             if mode == BEST:
-                m = sweep(events, out, m, scratch, pane, panes, depths, depth, worst, band)
+                m = sweep(events, out, m, scratch, pane, since, depth, worst, band)
                 side = 1 - side
             size = 0
         if r == ends.size:
