@@ -1,0 +1,149 @@
+"""The maintainer: has a policy elect ids, fetches them, and brings the replica up to date; never beyond the budget.
+
+Policies see copies of what the stream said and of what the replica remembers. Only this module holds both a policy
+and a gateway, and it shows the one nothing of the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from skyband.errors import InputError
+from skyband.joined import Id, Joined, Panorama, score_of
+from skyband.policies import Candidates, Policy, find_policy
+from skyband.replica import Replica
+from skyband.services import Gateway, Traffic
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """What one evaluation's refreshes brought.
+
+    `changed` holds new values by remote id, NaN where there is none any more. `refreshes` ids were answered, changed or
+    not; `failures` were not.
+    """
+
+    changed: dict[Id, float] = field(default_factory=dict)
+    refreshes: int = 0
+    failures: int = 0
+    traffic: Traffic = field(default_factory=Traffic)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """An evaluation: its time, its windows, and what the query compares remote values with."""
+
+    now: int
+    windows: Panorama
+    order: str = "desc"
+    k: int = 0
+    threshold: float | None = None
+    distance: float = 1_000.0
+
+
+class Maintainer:
+    """Spends a budget of refreshes.
+
+    Parameters
+    ----------
+    gateway
+        Asks the service.
+    replica
+        Is kept up to date; may be shared with other queries.
+    policy
+        By name.
+    budget
+        How many ids may be refreshed per evaluation; None for no bound.
+    discover
+        The share of the budget for ids of which nothing is known yet, where the policy looks only at ids that are in
+        the list already. What the policy leaves over goes to them as well.
+    seed
+        For policies that draw.
+    """
+
+    def __init__(
+        self, gateway: Gateway, replica: Replica, policy: str | Policy, budget: int | None, discover: float, seed: int
+    ) -> None:
+        self.gateway, self.replica = gateway, replica
+        self.policy = find_policy(policy) if isinstance(policy, str) else policy
+        if budget is not None and budget < 0:
+            msg = f"the budget is {budget}; give how many ids may be refreshed per evaluation, or None for no bound"
+            raise InputError(msg)
+        if not 0 <= discover <= 1:
+            msg = f"discover is {discover}; it is a share of the budget: give a number from 0 to 1"
+            raise InputError(msg)
+        self.budget, self.discover = budget, discover
+        self._credit = 0.0
+        self._random = np.random.default_rng(seed)
+
+    def refresh(self, objects: Sequence[Joined], unknown: Sequence[Id], moment: Moment) -> Refreshed:
+        """Refresh some of the objects, and some of the remote ids of which nothing is known yet.
+
+        Parameters
+        ----------
+        objects
+            Those that have a place, the best first.
+        unknown
+            Remote ids, the most promising first.
+        moment
+            The evaluation.
+        """
+        elected = self._elect(objects, unknown, moment)
+        fetched = self.gateway.fetch(elected, at=moment.now)
+        changed: dict[Id, float] = {}
+        for name, (value, at) in fetched.late.items():
+            changed |= self.take([name], [value], at)
+        changed |= self.take(list(fetched.values), list(fetched.values.values()), moment.now)
+        return Refreshed(changed, len(fetched.values), len(fetched.failed), fetched.traffic)
+
+    def take(self, ids: list[Id], values: list[float], at: int) -> dict[Id, float]:
+        """Put values into the replica; return those that were not there before."""
+        news = self.replica.put(ids, values, at)
+        return {name: value for name, value, new in zip(ids, values, news.tolist(), strict=True) if new}
+
+    def _elect(self, objects: Sequence[Joined], unknown: Sequence[Id], moment: Moment) -> list[Id]:
+        """Return the remote ids to fetch: within the budget, each once."""
+        budget = self.budget
+        kept = 0 if budget is None else self._kept_for(len(unknown), budget)
+        remotes, candidates = self._candidates(objects, moment)
+        rows = self.policy.elect(candidates, None if budget is None else budget - kept, self._random)
+        elected = dict.fromkeys(remotes[row] for row in rows.tolist())
+        elected |= dict.fromkeys(unknown)
+        return list(elected)[:budget]
+
+    def _kept_for(self, unknown: int, budget: int) -> int:
+        """Return how much of the budget goes to unknown ids; parts of a refresh are carried over."""
+        self._credit = min(self._credit + budget * self.discover, budget)
+        kept = min(int(self._credit), unknown)
+        self._credit -= kept
+        return kept
+
+    def _candidates(self, objects: Sequence[Joined], moment: Moment) -> tuple[list[Id], Candidates]:
+        """Return each remote id once, at the place of its best object, and what is known of it."""
+        first: dict[Id, Joined] = {}
+        latest: dict[Id, int] = {}
+        for one in objects:
+            first.setdefault(one.remote, one)
+            latest[one.remote] = max(one.time, latest.get(one.remote, one.time))
+        seen = self.replica.view(list(first))
+        return list(first), Candidates(
+            now=moment.now, size=moment.windows.size, slide=moment.windows.slide, k=moment.k,
+            place=np.arange(len(first)),
+            time=np.fromiter(latest.values(), np.int64, len(latest)),
+            stream=np.array([one.stream for one in first.values()], np.float64),
+            score=np.array([score_of(one.merit, moment.order) for one in first.values()], np.float64),
+            value=seen.value, refreshed=seen.refreshed, best_before=seen.best_before, interval=seen.interval,
+            threshold=moment.threshold, distance=moment.distance,
+        )  # fmt: skip
+
+    def state(self) -> dict[str, Any]:
+        """Return what decides the next election."""
+        return {"random": self._random.bit_generator.state, "credit": self._credit}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on where `state` was taken."""
+        self._random.bit_generator.state, self._credit = state["random"], state["credit"]

@@ -1,0 +1,53 @@
+"""The registry: every refresh policy by the name its paper gives it. A new one is a file here and a line below."""
+
+from __future__ import annotations
+
+from skyband.errors import InputError
+from skyband.policies.asm import ASM
+from skyband.policies.at import AT
+from skyband.policies.base import Candidates, Policy
+from skyband.policies.bsm import BSM
+from skyband.policies.filter_update import FilterUpdate
+from skyband.policies.lru import LRU
+from skyband.policies.near import Near
+from skyband.policies.rnd import RND
+from skyband.policies.tsm import TSM
+from skyband.policies.wbm import WBM
+from skyband.policies.wsj import WSJ
+from skyband.policies.wst import WST
+
+__all__ = ["POLICIES", "Candidates", "Policy", "find_policy"]
+
+POLICIES: dict[str, Policy] = {
+    policy.name: policy
+    for policy in (
+        Policy("WST", WST(), RND()),
+        Policy("WSJ-RND", WSJ(), RND()),
+        Policy("WSJ-LRU", WSJ(), LRU()),
+        Policy("WSJ-WBM", WSJ(), WBM()),
+        Policy("Filter Update", WSJ(), FilterUpdate(), needs_filter=True),
+        Policy("WSJ-RND.F", Near(), RND(), needs_filter=True),
+        Policy("WSJ-LRU.F", Near(), LRU(), needs_filter=True),
+        Policy("WSJ-WBM.F", Near(), WBM(), needs_filter=True),
+        Policy("AT-TSM", AT(), TSM()),
+        Policy("AT-BSM", AT(), BSM()),
+        Policy("AT-ASM", AT(), ASM()),
+        Policy("AT-LRU", AT(), LRU()),
+        Policy("AT-WBM", AT(), WBM()),
+    )
+}
+
+
+def find_policy(name: str) -> Policy:
+    """Return a policy by its name.
+
+    Examples
+    --------
+    >>> find_policy("AT-BSM").whole_window
+    False
+    """
+    try:
+        return POLICIES[name]
+    except KeyError:
+        msg = f"there is no refresh policy {name!r}; choose one of {', '.join(POLICIES)}"
+        raise InputError(msg) from None

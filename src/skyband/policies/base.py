@@ -1,0 +1,145 @@
+"""What every policy does: of the candidates, elect the ids to refresh, at most as many as the budget allows.
+
+A policy is a *proposer*, which says who the candidates are, and a *ranker*, which says who comes first. Both see
+nothing but `Candidates`: columns copied from the stream side and from the replica. They hold no service and get none,
+so a remote value that was not paid for cannot reach them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from skyband.errors import InputError
+from skyband.order import BoolArray, FloatArray, IntArray
+
+Random = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Objects that could be refreshed, as columns: what the stream says of them and what the replica remembers.
+
+    Rows come in the order of the answer, the best first, as far as the replica knows. Arrays cannot be written to.
+
+    Parameters
+    ----------
+    now
+        The time of the evaluation, in microseconds like all times here.
+    size, slide
+        Of the window.
+    k
+        How many rows an answer has; 0 where the answer is a set.
+    place
+        Rank in the Super-MTK+N list, from 0; -1 for objects of the window that are not in it.
+    time
+        Of the latest event on the stream.
+    stream
+        The score of the stream's side.
+    score
+        The joined score, by the replica's value; NaN where it has none.
+    value
+        The replica's; NaN where it has none.
+    refreshed
+        When that was fetched.
+    best_before
+        Until when it is probably still true.
+    interval
+        The mean time between changes.
+    threshold
+        What the filter of the query compares values with, if it has one.
+    distance
+        The filtering distance threshold: how near to the threshold a value must be for the `.F` policies.
+    """
+
+    now: int
+    size: int
+    slide: int
+    k: int
+    place: IntArray
+    time: IntArray
+    stream: FloatArray
+    score: FloatArray
+    value: FloatArray
+    refreshed: IntArray
+    best_before: IntArray
+    interval: IntArray
+    threshold: float | None = None
+    distance: float = 1_000.0
+
+    def __post_init__(self) -> None:
+        for name in _COLUMNS:
+            column = np.array(getattr(self, name))  # a copy: nothing leads back to the replica
+            column.flags.writeable = False
+            object.__setattr__(self, name, column)
+
+    def __len__(self) -> int:
+        return len(self.place)
+
+    def __getitem__(self, rows: IntArray | BoolArray) -> Candidates:
+        return replace(self, **{name: getattr(self, name)[rows] for name in _COLUMNS})
+
+    def off_threshold(self) -> FloatArray:
+        """Return the filtering distance of each value: how far it is from the threshold of the filter.
+
+        An unknown value may lie on either side: its distance is 0.
+        """
+        if self.threshold is None:
+            msg = "this policy needs a query with a filter (?x < or > a threshold); choose another one for a ranking"
+            raise InputError(msg)
+        return np.nan_to_num(np.abs(self.value - self.threshold), nan=0.0)
+
+
+_COLUMNS = tuple(f.name for f in fields(Candidates) if f.type in ("IntArray", "FloatArray"))
+
+
+class Proposer(Protocol):
+    """Says who the candidates are."""
+
+    whole_window: ClassVar[bool]
+    """Whether objects matter that are in the window, but not in the Super-MTK+N list."""
+
+    def propose(self, objects: Candidates) -> IntArray:
+        """Return rows of the objects, in the order that decides among equals."""
+
+
+class Ranker(Protocol):
+    """Says who comes first."""
+
+    def rank(self, candidates: Candidates, budget: int, random: Random) -> IntArray:
+        """Return rows of the candidates, the first to be refreshed first; rows may be left out."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A proposer and a ranker, under the name that the papers give them."""
+
+    name: str
+    proposer: Proposer
+    ranker: Ranker
+    needs_filter: bool = field(default=False)
+
+    @property
+    def whole_window(self) -> bool:
+        """Whether the whole window must be kept for it."""
+        return self.proposer.whole_window
+
+    def elect(self, objects: Candidates, budget: int | None, random: Random) -> IntArray:
+        """Return the rows to refresh: never more than the budget, each once, the most urgent first.
+
+        Parameters
+        ----------
+        objects
+            Everything that could be refreshed.
+        budget
+            How many may be; None for as many as the policy likes.
+        random
+            Where chance comes from.
+        """
+        rows = self.proposer.propose(objects)
+        candidates = objects[rows]
+        limit = len(candidates) if budget is None else max(min(budget, len(candidates)), 0)
+        ranked = self.ranker.rank(candidates, limit, random)[:limit]
+        return rows[ranked]

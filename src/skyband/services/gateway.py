@@ -1,0 +1,312 @@
+"""The gateway: the one place that decides how a service is asked, and what of its answers is believed.
+
+Requests run in threads, so that a service that hangs cannot hold up an answer: at the deadline the answer goes out
+with what is there, and what comes later is used the next time. There are never more threads than parallel requests.
+
+Examples
+--------
+>>> followers = {"ann": 120, "bob": 80}
+>>> gateway = Gateway(lambda ids: {name: followers.get(name) for name in ids}, Limits(batch=2))
+>>> fetched = gateway.fetch(["ann", "bob", "eve"])
+>>> fetched.values, fetched.traffic.requests, fetched.traffic.missing
+({'ann': 120.0, 'bob': 80.0, 'eve': nan}, 2, 1)
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import random
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+from skyband.errors import InputError
+from skyband.services.base import Id, Service, ServiceError
+from skyband.services.function import Function
+from skyband.services.limits import Breaker, Limits, Pace, Traffic
+
+_GRACE = 1.1  # a service that keeps to its timeout itself ends before it is given up
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What came of one evaluation's requests.
+
+    `values` has NaN for ids that do not exist. `late` are values of earlier evaluations that came after their
+    deadline, with the `at` that they were asked with.
+    """
+
+    values: dict[Id, float]
+    failed: tuple[Id, ...]
+    traffic: Traffic
+    late: dict[Id, tuple[float, int]] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class _Ticket:
+    """One batch on its way. `given_up` is set by the evaluation that waits, all else by the thread that asks."""
+
+    ids: list[Id]
+    round: _Round
+    values: dict[Id, float] = field(default_factory=dict)
+    ends_by: float = math.inf
+    started: bool = False
+    done: bool = False
+    given_up: bool = False
+
+
+@dataclass(eq=False)
+class _Round:
+    """One evaluation: its deadline, its requests so far."""
+
+    deadline: float
+    at: int
+    traffic: Traffic
+    requests: int = 0
+
+
+class Gateway:
+    """Asks a service within limits.
+
+    Parameters
+    ----------
+    service
+        Anything with a `fetch`, or a function from ids to values.
+    limits
+        How it may be asked.
+    clock, sleep
+        Seconds that only grow, and a way to wait; for tests.
+    """
+
+    def __init__(
+        self,
+        service: Service | Callable[[Sequence[Id]], Mapping[Any, Any]],
+        limits: Limits | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if not hasattr(service, "fetch") and not callable(service):
+            msg = f"a service is something with fetch(ids), or a function; this is a {type(service).__name__}"
+            raise InputError(msg)
+        self.service: Service = service if hasattr(service, "fetch") else Function(service)
+        self.limits = limits or Limits()
+        self.traffic = Traffic()
+        self._takes_timeout = "timeout" in inspect.signature(self.service.fetch).parameters
+        self._clock, self._sleep = clock, sleep
+        self._pace = Pace(self.limits.per_second)
+        self._breaker = Breaker(self.limits.trip_after, self.limits.rest)
+        self._missing: OrderedDict[Id, float] = OrderedDict()  # until when
+        self._late: dict[Id, tuple[float, int]] = {}
+        self._changed = threading.Condition()  # guards all that is above and below
+        self._queue: deque[_Ticket] = deque()
+        self._threads = 0
+
+    def fetch(self, ids: Sequence[Id], at: int = 0) -> Fetched:
+        """Return what can be learnt of ids before the deadline; never raises for what a service does.
+
+        Parameters
+        ----------
+        ids
+            Of which one wants values.
+        at
+            The time of the evaluation; comes back with values that are late.
+        """
+        start = self._clock()
+        asking = _Round(start + self.limits.deadline, at, Traffic())
+        wanted = list(dict.fromkeys(ids))
+        with self._changed:
+            values = self._known_missing(wanted, start)
+            tickets = self._tickets([name for name in wanted if name not in values], asking, start)
+            asking.traffic.remembered = len(values)
+            self._wait(tickets)
+            for ticket in tickets:
+                values |= ticket.values
+            return self._report(wanted, values, asking.traffic)
+
+    def _tickets(self, ids: list[Id], asking: _Round, now: float) -> list[_Ticket]:
+        """Put batches into the queue, and see to it that somebody works on them."""
+        if not ids or not self._breaker.closed(now):
+            return []
+        size = min(self.limits.batch, getattr(self.service, "largest_batch", None) or self.limits.batch)
+        tickets = [_Ticket(ids[i : i + size], asking) for i in range(0, len(ids), size)]
+        self._queue.extend(tickets)
+        for _ in range(min(len(tickets), self.limits.parallel - self._threads)):
+            self._threads += 1
+            threading.Thread(target=self._work, name="skyband-gateway", daemon=True).start()
+        return tickets
+
+    def _wait(self, tickets: list[_Ticket]) -> None:
+        """Wait until all batches are done or given up."""
+        while pending := [ticket for ticket in tickets if not (ticket.done or ticket.given_up)]:
+            now = self._clock()
+            for ticket in pending:
+                if now >= min(ticket.ends_by, ticket.round.deadline):
+                    self._give_up(ticket, now)
+            wake = min(min(ticket.ends_by, ticket.round.deadline) for ticket in pending)
+            if wake > now:
+                self._changed.wait(wake - now)
+
+    def _give_up(self, ticket: _Ticket, now: float) -> None:
+        ticket.given_up = True
+        if ticket.started:
+            ticket.round.traffic.timeouts += 1
+            self._breaker.failed(now)
+        else:
+            self._queue.remove(ticket)
+
+    def _report(self, wanted: list[Id], values: dict[Id, float], traffic: Traffic) -> Fetched:
+        failed = tuple(name for name in wanted if name not in values)
+        traffic.failed = len(failed)
+        traffic.missing = sum(math.isnan(value) for value in values.values())
+        late, self._late = self._late, {}
+        traffic.late = len(late)
+        self.traffic += traffic
+        return Fetched(values, failed, Traffic() + traffic, late)
+
+    # What is known not to exist.
+
+    def _known_missing(self, ids: list[Id], now: float) -> dict[Id, float]:
+        known = {}
+        for name in ids:
+            until = self._missing.get(name)
+            if until is not None and now < until:
+                known[name] = math.nan
+            elif until is not None:
+                del self._missing[name]
+        return known
+
+    def _remember(self, values: dict[Id, float]) -> None:
+        until = self._clock() + self.limits.remember_missing
+        for name, value in values.items():
+            if math.isnan(value):
+                self._missing[name] = until
+                self._missing.move_to_end(name)
+        while len(self._missing) > self.limits.most_remembered:
+            self._missing.popitem(last=False)
+
+    # What the threads do.
+
+    def _work(self) -> None:
+        """Ask for one batch after another, until none is left."""
+        while True:
+            with self._changed:
+                if not self._queue:
+                    self._threads -= 1
+                    return
+                ticket = self._queue.popleft()
+                ticket.started = True
+            values = self._ask(ticket)
+            with self._changed:
+                self._remember(values)
+                if ticket.given_up:
+                    self._late |= {name: (value, ticket.round.at) for name, value in values.items()}
+                else:
+                    ticket.values, ticket.done = values, True
+                self._changed.notify_all()
+
+    def _ask(self, ticket: _Ticket) -> dict[Id, float]:
+        """Make a request, and repeat it as long as that may help; return what is usable."""
+        for attempt in range(self.limits.retries + 1):
+            if not self._may_start(ticket, again=attempt > 0):
+                return {}
+            try:
+                return self._read(ticket, self._call(ticket))
+            except BaseException as error:  # whatever a service does, the answer goes out and the thread goes on
+                wait = self._failed(ticket, error, attempt)
+            if wait is None:
+                return {}
+            self._sleep(wait)
+        return {}
+
+    def _may_start(self, ticket: _Ticket, again: bool) -> bool:
+        """Wait for a place in time; tell whether there is one before the deadline, within all limits."""
+        asking, limits = ticket.round, self.limits
+        with self._changed:
+            now = self._clock()
+            if ticket.given_up or (limits.per_evaluation is not None and asking.requests >= limits.per_evaluation):
+                return False
+            if not self._breaker.lets_through(now):
+                return False
+            start = self._pace.reserve(now, asking.deadline)
+            if start is None:
+                self._breaker.undecided()
+                return False
+            asking.requests += 1  # before the wait: others must not count on the same place
+        if start > now:
+            self._sleep(start - now)
+        with self._changed:
+            if ticket.given_up:
+                self._breaker.undecided()
+                return False
+            asking.traffic.requests += 1
+            asking.traffic.retries += again
+            asking.traffic.ids += len(ticket.ids)
+            ticket.ends_by = self._clock() + limits.timeout * _GRACE
+            self._changed.notify_all()
+        return True
+
+    def _call(self, ticket: _Ticket) -> Any:
+        if not self._takes_timeout:
+            return self.service.fetch(ticket.ids)
+        left = min(self.limits.timeout, ticket.round.deadline - self._clock())
+        return self.service.fetch(ticket.ids, timeout=max(left, 0.001))  # type: ignore[call-arg]
+
+    def _read(self, ticket: _Ticket, reply: Any) -> dict[Id, float]:
+        """Believe of a reply what was asked for and is a number."""
+        if not isinstance(reply, Mapping):
+            msg = f"the service returned a {type(reply).__name__}; a mapping from ids to values is expected"
+            raise ServiceError(msg, retry=False)
+        values: dict[Id, float] = {}
+        named = 0
+        for name in ticket.ids:
+            if name in reply:
+                named += 1
+                value = _number(reply[name])
+                if value is not None:
+                    values[name] = value
+        strays = max(len(reply) - named, 0)
+        with self._changed:
+            ticket.round.traffic.bad += named - len(values)
+            ticket.round.traffic.strays += strays
+            if values:
+                self._breaker.succeeded()
+            else:
+                self._breaker.failed(self._clock())
+        return values
+
+    def _failed(self, ticket: _Ticket, error: BaseException, attempt: int) -> float | None:
+        """Note a failure; return how long to wait before the next attempt, None where it is of no use."""
+        retry, after = getattr(error, "retry", True), getattr(error, "after", None)
+        wait = min(self.limits.backoff * 2.0**attempt, self.limits.longest_backoff) * random.uniform(0.5, 1.0)
+        with self._changed:
+            now = self._clock()
+            ticket.ends_by = math.inf
+            if ticket.given_up:  # counted when it was
+                return None
+            ticket.round.traffic.timeouts += isinstance(error, TimeoutError)
+            if after is None:
+                self._breaker.failed(now)
+            else:  # it works, and wants to be left alone
+                self._breaker.undecided()
+                self._pace.rest_until(now + after)
+        return wait if retry and now + wait < ticket.round.deadline else None
+
+
+def _number(value: Any) -> float | None:
+    """Return a value as a number, NaN for one that is missing; None where it is none."""
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
+        return None
+    try:
+        number = float(value)
+    except (OverflowError, ValueError):
+        return None
+    return None if math.isnan(number) else number
