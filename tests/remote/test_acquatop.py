@@ -1,0 +1,414 @@
+"""AcquaTop and filters against brute force; what answers say of themselves; snapshots; replicas that begin empty."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from skyband import snapshot
+from skyband.acquatop import AcquaTop
+from skyband.errors import InputError, QueryError
+from skyband.filter_join import FilterJoin
+from skyband.policies import POLICIES
+from skyband.remote_join import STALE, JoinedAnswer, RemoteJoin
+from skyband.replica import Replica
+from skyband.services import Gateway, Limits, ServiceError
+from skyband.services.base import Id
+
+SIZE, SLIDE, IDS = 30, 10, 25
+RANKING = [name for name in POLICIES if not POLICIES[name].needs_filter]
+FILTERING = [name for name in POLICIES if POLICIES[name].whole_window]
+Stream = list[tuple[list[int], list[float], list[int]]]
+
+
+class Remote:
+    """A remote side that changes; it can be told to fail."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = np.random.default_rng(seed)
+        self.truth: dict[Id, float] = {name: float(v) for name, v in enumerate(self.chance.integers(0, 40, IDS))}
+        self.down = False
+
+    def fetch(self, ids: Sequence[Id]) -> dict[Id, float | None]:
+        if self.down:
+            msg = "down"
+            raise ServiceError(msg, retry=False)
+        return {name: self.truth.get(name) for name in ids}
+
+    def change(self, count: int = 6) -> None:
+        for name in self.chance.choice(IDS, count, replace=False).tolist():
+            self.truth[name] = float(self.chance.integers(0, 40))
+
+    def replica(self) -> Replica:
+        made = Replica()
+        made.put(list(self.truth), list(self.truth.values()), at=0)
+        return made
+
+
+def stream(seed: int, windows: int = 15) -> Stream:
+    """Return what arrives before each window's end, in order of time."""
+    chance = np.random.default_rng(seed)
+    batches = []
+    for window in range(windows):
+        low = 0 if window == 0 else SIZE + SLIDE * (window - 1)
+        count = int(chance.integers(0, 14))
+        names, scores = chance.integers(0, IDS, count).tolist(), chance.integers(0, 30, count).astype(float).tolist()
+        batches.append((names, scores, np.sort(chance.integers(low, SIZE + SLIDE * window, count)).tolist()))
+    return batches
+
+
+def ends(batches: Stream) -> list[int]:
+    return [SIZE + SLIDE * window for window in range(len(batches))]
+
+
+def inside(batches: Stream, end: int) -> dict[int, tuple[float, int]]:
+    """Return the latest event of each id in a window: score and time."""
+    latest: dict[int, tuple[float, int]] = {}
+    for names, scores, times in batches:
+        for name, score, time in zip(names, scores, times, strict=True):
+            if end - SIZE <= time < end:
+                latest[name] = score, time
+    return latest
+
+
+def ranked(batches: Stream, end: int, values: dict[Any, float]) -> list[int]:
+    objects = {name: both for name, both in inside(batches, end).items() if not math.isnan(values.get(name, math.nan))}
+    return sorted(objects, key=lambda name: (-(objects[name][0] + values[name]), -objects[name][1], name))
+
+
+def top(remote: Any, replica: Replica | None, policy: str, budget: int | None, **options: Any) -> AcquaTop:
+    given: dict[str, Any] = {"k": 3, "n": 4, "score": np.add, "gateway": Gateway(remote, Limits(backoff=0.0))} | options
+    return AcquaTop(size=SIZE, slide=SLIDE, replica=replica, policy=policy, budget=budget, **given)
+
+
+def drive(join: RemoteJoin, remote: Remote, batches: Stream) -> list[JoinedAnswer]:
+    answers = []
+    for batch, end in zip(batches, ends(batches), strict=True):
+        join.arrive(*batch)
+        remote.change()
+        answers.append(join.evaluate(end))
+    return answers
+
+
+@pytest.mark.parametrize("policy", [name for name in RANKING if POLICIES[name].whole_window and name != "WST"])
+@pytest.mark.parametrize("seed", range(4))
+def test_without_a_bound_answers_are_exact_and_say_so(policy: str, seed: int) -> None:
+    remote, batches = Remote(seed), stream(seed)
+    join = top(remote, remote.replica(), policy, None)
+    for batch, end in zip(batches, ends(batches), strict=True):
+        join.arrive(*batch)
+        remote.change()
+        answer = join.evaluate(end)
+        assert answer.ids == ranked(batches, end, remote.truth)[:3]
+        assert (answer.exact, answer.why, answer.stale, answer.oldest) == (True, "", 0, 0)
+        assert answer.refreshes == len(inside(batches, end))
+
+
+@pytest.mark.parametrize("policy", RANKING)
+@pytest.mark.parametrize("budget", [0, 2, 5])
+def test_answers_follow_from_what_the_replica_knows(policy: str, budget: int) -> None:
+    """With a list that has room for all ids, and with the whole window, the answer is that of a sort."""
+    remote, batches = Remote(11), stream(11)
+    replica = remote.replica()
+    join = top(remote, replica, policy, budget, n=IDS)
+    for batch, end in zip(batches, ends(batches), strict=True):
+        join.arrive(*batch)
+        remote.change()
+        answer = join.evaluate(end)
+        known = dict(zip(range(IDS), replica.view(list(range(IDS))).value.tolist(), strict=True))
+        assert answer.ids == ranked(batches, end, known)[:3]
+        latest = inside(batches, end)
+        assert [(row.stream, row.time) for row in answer.rows] == [latest[row.id] for row in answer.rows]  # type: ignore[index]
+        assert [row.value for row in answer.rows] == [known[row.id] for row in answer.rows]  # type: ignore[index]
+        assert [row.rank for row in answer.rows] == list(range(1, len(answer.rows) + 1))
+        assert [row.score for row in answer.rows] == [row.stream + row.value for row in answer.rows]
+
+
+def test_ages_and_counts_are_told() -> None:
+    remote = Remote(0)
+    remote.truth |= {1: 30.0, 2: 20.0, 3: 10.0}
+    join = top(remote, remote.replica(), "AT-TSM", 1, k=2)
+    join.arrive([1, 2, 3], [0.0, 0.0, 0.0], [5, 6, 7])
+    first = join.evaluate(30)
+    assert [(row.id, row.age) for row in first.rows] == [(1, 0), (2, 30)]
+    assert (first.refreshes, first.failures, first.stale, first.oldest) == (1, 0, 1, 30)
+    assert (first.exact, first.why) == (False, STALE)
+    remote.down = True
+    join.arrive([1, 2], [0.0, 0.0], [35, 36])
+    second = join.evaluate(40, now=100)
+    assert [(row.id, row.age) for row in second.rows] == [(1, 70), (2, 100)]
+    assert (second.refreshes, second.failures, second.stale, second.traffic.requests) == (0, 1, 2, 1)
+
+
+def test_a_refresh_counts_for_the_answer_of_the_same_window() -> None:
+    remote = Remote(0)
+    remote.truth |= {1: 30.0, 2: 20.0}
+    join = top(remote, remote.replica(), "AT-TSM", 1, k=1, n=1)
+    join.arrive([1, 2], [0.0, 0.0], [5, 6])
+    remote.truth[1] = 0.0
+    assert join.evaluate(30).ids == [2]
+
+
+def test_at_asm_with_no_bound_refreshes_the_list() -> None:
+    remote = Remote(0)
+    join = top(remote, remote.replica(), "AT-ASM", None, k=2, n=2)
+    join.arrive(list(range(10)), [0.0] * 10, [29] * 10)
+    assert join.evaluate(30).refreshes == 4
+
+
+def test_scores_that_are_aggregates_are_given_anew_for_every_window() -> None:
+    remote = Remote(0)
+    remote.truth |= {1: 0.0, 2: 0.0}
+    join = top(remote, remote.replica(), "AT-TSM", 0, k=1)
+    join.arrive([1, 2], [5.0, 3.0], [9, 25])  # five mentions of 1 in [0, 30)
+    assert join.evaluate(30).ids == [1]
+    join.arrive([1, 2], [1.0, 3.0], [9, 25])  # of which one is left in [10, 40)
+    assert [(row.id, row.score) for row in join.evaluate(40).rows] == [(2, 3.0)]
+
+
+def test_many_objects_may_share_a_remote_row_and_cost_one_refresh() -> None:
+    remote = Remote(0)
+    for policy in ("AT-TSM", "WSJ-LRU"):
+        remote.truth |= {7: 1.0, 8: 0.0}
+        join = top(remote, remote.replica(), policy, 1, k=3)
+        join.arrive(["e1", "e2", "e3"], [5.0, 4.0, 4.5], [25, 26, 27], remote=[7, 7, 8])
+        remote.truth[7] = 10.0
+        answer = join.evaluate(30)
+        assert [(row.id, row.score) for row in answer.rows] == [("e1", 15.0), ("e2", 14.0), ("e3", 4.5)]
+        assert answer.refreshes == 1
+
+
+def test_small_scores_can_be_better() -> None:
+    remote = Remote(0)
+    remote.truth |= {1: 1.0, 2: 0.0}
+    for policy in ("AT-TSM", "WSJ-LRU"):
+        join = top(remote, remote.replica(), policy, 5, k=1, order="asc")
+        join.arrive([1, 2], [1.0, 1.0], [25, 26])
+        assert [(row.id, row.score) for row in join.evaluate(30).rows] == [(2, 1.0)]
+
+
+# Replicas that begin empty.
+
+
+def test_ids_of_which_nothing_is_known_are_discovered_within_the_budget() -> None:
+    remote = Remote(3)
+    join = top(remote, Replica(), "AT-BSM", 2)
+    join.arrive(list(range(6)), [5.0, 4.0, 3.0, 2.0, 1.0, 0.0], [29] * 6)
+    first = join.evaluate(30)
+    assert sorted(first.ids) == [0, 1]  # the best on the stream's side
+    assert (first.refreshes, first.unknown) == (2, 4)
+    second = join.evaluate(40)
+    assert second.refreshes == 2
+    assert second.unknown == 3  # one for the list, one more discovered
+    assert join.evaluate(50).unknown == 2
+
+
+def test_a_budget_of_one_is_shared_in_turns() -> None:
+    remote = Remote(3)
+    replica = Replica()
+    replica.put([0], [1.0], at=0)
+    join = top(remote, replica, "AT-TSM", 1, k=1)
+    known = []
+    for window in range(4):
+        join.arrive([0, *range(5, 25)], [99.0] + [1.0] * 20, [29 + 10 * window] * 21)
+        join.evaluate(30 + 10 * window)
+        known.append(len(replica))
+    assert known == [1, 2, 2, 3]
+
+
+def test_with_a_default_unknown_ids_take_part() -> None:
+    remote = Remote(3)
+    join = top(remote, Replica(), "AT-TSM", 0, k=1, default=100.0)
+    join.arrive([1, 2], [1.0, 2.0], [28, 29])
+    answer = join.evaluate(30)
+    assert [(row.id, row.score, row.age) for row in answer.rows] == [(2, 102.0, -1)]
+    assert answer.stale == 1
+
+
+def test_ids_that_do_not_exist_are_left_out_and_found_when_they_do() -> None:
+    remote = Remote(3)
+    remote.truth[1] = 5.0
+    for policy in ("WSJ-LRU", "AT-TSM"):
+        remote.truth.pop(2, None)
+        gateway = Gateway(remote, Limits(remember_missing=0.0))
+        join = top(remote, Replica(), policy, None, k=2, gateway=gateway)
+        join.arrive([1, 2], [1.0, 9.0], [39, 39])
+        answer = join.evaluate(30 + SLIDE)
+        assert (answer.ids, answer.unknown) == ([1], 0)
+        remote.truth[2] = 5.0
+        assert join.evaluate(50).ids == [2, 1]
+        del remote.truth[2]
+        assert join.evaluate(60).ids == [1]
+
+
+def test_what_waits_is_bounded_and_the_best_is_kept() -> None:
+    remote = Remote(3)
+    join = top(remote, Replica(), "AT-TSM", 0, k=1, n=0)
+    for window in range(5):
+        names = list(range(window * 5_000, (window + 1) * 5_000))
+        join.arrive(names, np.arange(5_000.0), np.full(5_000, 29 + 10 * window))
+        join.evaluate(30 + 10 * window)
+        assert len(join._waiting) <= 1_010 + 5_000
+    join.evaluate(80)
+    assert len(join._waiting) <= 1_010
+    assert min(one.stream for one in join._waiting.values()) > 4_000.0
+
+
+def test_a_bounded_replica_keeps_to_its_bound() -> None:
+    remote, batches = Remote(5), stream(5)
+    replica = Replica(capacity=6)
+    for answer in drive(top(remote, replica, "WSJ-LRU", 4), remote, batches):
+        assert answer.refreshes <= 4
+    assert len(replica) <= 6
+
+
+# Changes that are pushed, and replicas that are shared.
+
+
+@pytest.mark.parametrize("policy", ["AT-BSM", "WSJ-LRU"])
+def test_pushed_changes_cost_no_budget(policy: str) -> None:
+    remote = Remote(0)
+    remote.truth |= {1: 30.0, 2: 20.0, 3: 10.0}
+    join = top(remote, remote.replica(), policy, 0, k=1, n=1, outside="bound")
+    join.arrive([1, 2, 3], [2.0, 0.0, 0.0], [25, 26, 27])
+    join.push({3: 50.0}, at=28)  # not in the list
+    answer = join.evaluate(30)
+    assert [(row.id, row.score, row.age) for row in answer.rows] == [(3, 50.0, 2)]
+    join.push({3: None}, at=31)
+    assert join.evaluate(40).ids == [1]
+
+
+def test_queries_that_share_a_replica_share_what_is_learnt() -> None:
+    remote = Remote(0)
+    remote.truth |= {1: 30.0, 2: 20.0}
+    replica = remote.replica()
+    payer, other = top(remote, replica, "WSJ-LRU", None, k=1), top(remote, replica, "AT-TSM", 0, k=1)
+    for join in (payer, other):
+        join.arrive([1, 2], [0.0, 0.0], [25, 26])
+    remote.truth[2] = 40.0
+    assert payer.evaluate(30).ids == [2]
+    answer = other.evaluate(30)
+    assert (answer.ids, answer.refreshes, answer.stale) == ([2], 0, 0)
+
+
+# Filters.
+
+
+def passed(batches: Stream, end: int, values: dict[Any, float], condition: str) -> list[int]:
+    chosen = inside(batches, end)
+    return sorted(name for name in chosen if (values[name] > 20 if condition == ">" else values[name] < 20))
+
+
+@pytest.mark.parametrize("policy", FILTERING)
+@pytest.mark.parametrize("condition", ["<", ">"])
+@pytest.mark.parametrize("budget", [0, 3, None])
+def test_filters_answer_as_the_replica_knows_and_exactly_without_a_bound(
+    policy: str, condition: str, budget: int | None
+) -> None:
+    remote, batches = Remote(7), stream(7)
+    replica = remote.replica()
+    join = FilterJoin(
+        size=SIZE, slide=SLIDE, condition=condition, threshold=20.0, gateway=Gateway(remote), replica=replica,
+        policy=policy, budget=budget, distance=10.0,
+    )  # fmt: skip
+    for batch, end in zip(batches, ends(batches), strict=True):
+        join.arrive(*batch)
+        remote.change()
+        answer = join.evaluate(end)
+        known = dict(zip(range(IDS), replica.view(list(range(IDS))).value.tolist(), strict=True))
+        assert answer.ids == passed(batches, end, known, condition)
+        assert answer.stale == sum(row.age > 0 for row in answer.rows)
+        if budget is None and policy in ("WSJ-RND", "WSJ-LRU", "WSJ-WBM", "Filter Update"):
+            assert answer.ids == passed(batches, end, remote.truth, condition)
+            assert answer.exact
+
+
+def test_values_on_the_threshold_are_on_neither_side() -> None:
+    for condition in ("<", ">"):
+        replica = Replica()
+        replica.put([1], [5.0], at=0)
+        join = FilterJoin(
+            size=30, slide=30, condition=condition, threshold=5.0, gateway=Gateway(lambda ids: dict.fromkeys(ids)), replica=replica, policy="WST",
+            budget=0,
+        )  # fmt: skip
+        join.arrive([1], [1.0], [3])
+        assert join.evaluate(30).ids == []
+
+
+def test_a_filter_begins_with_an_empty_replica() -> None:
+    remote = Remote(0)
+    remote.truth |= {1: 30.0, 2: 10.0}
+    join = FilterJoin(size=30, slide=30, condition=">", threshold=20.0, gateway=Gateway(remote), budget=5)
+    join.arrive([1, 2], [1.0, 1.0], [3, 4])
+    answer = join.evaluate(30)
+    assert (answer.ids, answer.refreshes, answer.exact) == ([1], 2, True)
+
+
+# Snapshots.
+
+
+@pytest.mark.parametrize("policy", [*RANKING, "Filter Update", "WSJ-RND.F"])
+def test_a_snapshot_goes_on_as_if_nothing_had_happened(policy: str) -> None:
+    def make(remote: Remote, replica: Replica) -> RemoteJoin:
+        if POLICIES[policy].needs_filter:
+            return FilterJoin(
+                size=SIZE, slide=SLIDE, condition=">", threshold=20.0, gateway=Gateway(remote), replica=replica,
+                policy=policy, budget=3, seed=4,
+            )  # fmt: skip
+        return top(remote, replica, policy, 3, seed=4)
+
+    batches, (remote, twin) = stream(9, 16), (Remote(9), Remote(9))
+    half = Replica()
+    half.put(list(range(0, IDS, 2)), [remote.truth[name] for name in range(0, IDS, 2)], at=0)
+    join = make(remote, half)
+    drive(join, remote, batches[:8])
+    twin.truth, twin.chance = dict(remote.truth), np.random.default_rng(1)
+    remote.chance = np.random.default_rng(1)
+    join.arrive([3, 4], [7.0, 8.0], [SIZE + SLIDE * 9, SIZE + SLIDE * 9 + 1])  # ahead of the current window
+    blob = snapshot.encode(*join.state(), [join.replica.state()])
+    meta, tables, (replica_state,) = snapshot.decode(blob)
+    restored = make(twin, Replica.load(replica_state))
+    restored.load((meta, tables))
+    for window in range(8, 16):
+        outcomes = []
+        for one, side in ((join, remote), (restored, twin)):
+            one.arrive(*batches[window])
+            side.change()
+            answer = one.evaluate(SIZE + SLIDE * window)
+            outcomes.append((answer.rows, answer.refreshes, answer.unknown))
+        assert outcomes[0] == outcomes[1]
+
+
+# Mistakes.
+
+
+def test_mistakes() -> None:
+    remote = Remote(0)
+    with pytest.raises(InputError, match="'Filter Update' is for filters"):
+        top(remote, None, "Filter Update", 1)
+    with pytest.raises(InputError, match="there is no refresh policy 'best'"):
+        top(remote, None, "best", 1)
+    with pytest.raises(InputError, match="the budget is -1"):
+        top(remote, None, "WST", -1)
+    with pytest.raises(InputError, match="discover is 2"):
+        top(remote, None, "AT-TSM", 1, discover=2)
+    with pytest.raises(QueryError, match="order is 'up'"):
+        top(remote, None, "WST", 1, order="up")
+    with pytest.raises(QueryError, match="k is 0"):
+        top(remote, None, "WST", 1, k=0)
+    with pytest.raises(QueryError, match=r"the filter is \?x = 5"):
+        FilterJoin(size=1, slide=1, condition="=", threshold=5, gateway=Gateway(remote), budget=1)
+    with pytest.raises(InputError, match="'AT-TSM' is for rankings"):
+        FilterJoin(size=1, slide=1, condition="<", threshold=5, gateway=Gateway(remote), budget=1, policy="AT-TSM")
+    join = top(remote, None, "WST", 1)
+    with pytest.raises(InputError, match="2 ids, 1 scores, 2 times and 2 remote ids"):
+        join.arrive([1, 2], [1.0], [1, 2])
+    with pytest.raises(QueryError, match="no window ends at 35"):
+        join.evaluate(35)
+    join.evaluate(50)
+    with pytest.raises(QueryError, match="has passed"):
+        join.evaluate(40)
