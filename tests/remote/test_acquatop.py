@@ -182,6 +182,26 @@ def test_many_objects_may_share_a_remote_row_and_cost_one_refresh() -> None:
         assert answer.refreshes == 1
 
 
+@pytest.mark.parametrize("policy", ["AT-TSM", "WSJ-LRU"])
+def test_an_object_may_come_again_with_another_remote_row(policy: str) -> None:
+    remote = Remote(0)
+    remote.truth |= {7: 1.0, 8: 2.0}
+    join = top(remote, remote.replica(), policy, 0)
+    join.arrive(["e"], [5.0], [25], remote=[7])
+    join.arrive(["e"], [5.0], [26], remote=[8])
+    join.push({7: 50.0}, at=27)
+    assert [row.score for row in join.evaluate(30).rows] == [7.0]
+
+
+@pytest.mark.parametrize("policy", ["AT-TSM", "WSJ-LRU"])
+def test_an_older_event_does_not_take_the_place_of_a_newer_one(policy: str) -> None:
+    remote = Remote(0)
+    join = top(remote, remote.replica(), policy, 0)
+    join.arrive([1], [5.0], [26])
+    join.arrive([1], [9.0], [25])
+    assert [(row.stream, row.time) for row in join.evaluate(30).rows] == [(5.0, 26)]
+
+
 def test_small_scores_can_be_better() -> None:
     remote = Remote(0)
     remote.truth |= {1: 1.0, 2: 0.0}
@@ -332,8 +352,8 @@ def test_values_on_the_threshold_are_on_neither_side() -> None:
         replica = Replica()
         replica.put([1], [5.0], at=0)
         join = FilterJoin(
-            size=30, slide=30, condition=condition, threshold=5.0, gateway=Gateway(lambda ids: dict.fromkeys(ids)), replica=replica, policy="WST",
-            budget=0,
+            size=30, slide=30, condition=condition, threshold=5.0, gateway=Gateway(Remote(0)), replica=replica,
+            policy="WST", budget=0,
         )  # fmt: skip
         join.arrive([1], [1.0], [3])
         assert join.evaluate(30).ids == []

@@ -15,6 +15,7 @@ import pytest
 from skyband.errors import InputError
 from skyband.services import Gateway, Limits, ServiceError, ServiceTimeout
 from skyband.services.base import Id
+from skyband.services.limits import Breaker
 from tests.remote.servers import Clock
 
 
@@ -170,6 +171,25 @@ def test_the_breaker_opens_rests_tries_and_closes() -> None:
     clock.time += 31.0
     assert door.fetch([1, 2]).values.keys() >= {1}
     assert door.fetch([1, 2]).traffic.requests == 2
+
+
+def test_a_service_that_only_lies_is_left_alone_as_well() -> None:
+    service = Scripted(*[{"other": 1.0}] * 9)
+    door = gateway(service, trip_after=3, batch=1, deadline=5.0)
+    assert door.fetch([1, 2, 3, 4, 5]).failed == (1, 2, 3, 4, 5)
+    assert len(service.asked) == 3
+
+
+def test_after_a_rest_one_request_alone_tries() -> None:
+    breaker = Breaker(trip_after=1, rest=10.0)
+    breaker.failed(0.0)
+    assert not breaker.lets_through(9.0)
+    assert breaker.lets_through(10.0)
+    assert not breaker.lets_through(10.0)  # until it is known how the first ends
+    breaker.undecided()
+    assert breaker.lets_through(11.0)
+    breaker.succeeded()
+    assert all(breaker.lets_through(12.0) for _ in range(3))
 
 
 def test_missing_ids_are_remembered_for_a_while() -> None:

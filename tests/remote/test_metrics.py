@@ -26,6 +26,11 @@ def test_order_costs_ndcg_only() -> None:
     assert ndcg_compat("CBA", "ABC", 3) == precision("CBA", "ABC", 3) == 1.0
 
 
+def test_the_next_after_the_best_k_is_no_hit() -> None:
+    assert precision("ABD", "ABCDE", 3) == pytest.approx(2 / 3)
+    assert ndcg_compat("ABD", "ABCDE", 3) < 1.0
+
+
 def test_compat_is_as_the_figures_count() -> None:
     """Of five, ranks 1, 2 and 4 are hits, wherever the oracle has them: 2^5 - 1, 2^4 - 1 and 2^2 - 1."""
     ideal = sum((2**rel - 1) / math.log2(place + 1) for place, rel in enumerate((5, 4, 3, 2, 1), 1))

@@ -30,7 +30,7 @@ K, N, BUDGET = 5, 10, 7
 
 @cache
 def windows() -> list[tuple[int, dict[Id, int], dict[Id, int]]]:
-    """Return the end of each window, its mentions by user (one per slide, as the authors count), and their last times."""
+    """Return the end of each window, its mentions by user (one per slide, as the authors count), the last times."""
     with gzip.open(DATA / "mentions.csv.gz", "rt") as file:
         rows = [(int(row["timestamp_ms"]), int(row["user_id"])) for row in csv.DictReader(file)]
     made = []

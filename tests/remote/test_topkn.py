@@ -149,6 +149,26 @@ def test_more_than_n_changes_can_break_it_and_then_it_says_so() -> None:
     assert not top.exact
 
 
+def test_what_was_pushed_out_is_not_forgotten_as_a_doubt() -> None:
+    top, world = made(1, 0), World()
+    arrive(top, world, [(1, 5.0, 0)])
+    arrive(top, world, [(2, 9.0, 0)])
+    assert top.exact
+    change(top, world, {2: -8.0})
+    assert (ids(top.best()), world.ranking(0, 0)) == ([2], [1, 2])
+    assert not top.exact
+
+
+def test_an_object_from_outside_may_be_better_than_its_bound() -> None:
+    top, world = made(1, 1), World()
+    arrive(top, world, [(1, 9.0, 0), (2, 8.0, 1), (3, 5.0, 2), (4, 2.0, 3)])
+    change(top, world, {3: 5.5})  # 10.5 in truth, at least 7.5
+    assert (ids(top.best()), world.ranking(0, 0)[:1]) == ([1], [3])
+    assert not top.exact
+    top.go_to(1)
+    assert top.exact  # it has left
+
+
 def test_an_object_from_outside_has_the_least_score_it_can_have() -> None:
     top, world = made(1, 1), World()
     arrive(top, world, [(1, 9.0, 0), (2, 8.0, 1), (3, 5.0, 2), (4, 2.0, 3)])
