@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from skyband.errors import QueryError
-from skyband.order import FloatArray, IntArray, merit_of
+from skyband.order import FloatArray, IntArray, best_first, merit_of
 
 Id = int | str
 Ids = Iterable[Id] | npt.NDArray[Any]
@@ -217,6 +217,15 @@ def merits(score: Score, order: str, stream: FloatArray, value: FloatArray) -> F
 def score_of(merit: float, order: str) -> float:
     """Return the score behind a merit; 0.0, never -0.0."""
     return merit if order == "desc" else 0.0 - merit
+
+
+def best_first_of(objects: Sequence[Joined]) -> list[Joined]:
+    """Return objects in the one total order; those without a merit come last, the latest first."""
+    merit = np.array([one.merit for one in objects], np.float64)
+    time = np.array([one.time for one in objects], np.int64)
+    _, key = np.unique(np.array([one.id for one in objects]), return_inverse=True)
+    lacking = np.isnan(merit)
+    return [objects[row] for row in best_first(np.where(lacking, 0.0, merit), time, key, lacking).tolist()]
 
 
 def as_table(objects: Sequence[Joined]) -> pa.Table:

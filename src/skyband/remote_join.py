@@ -212,13 +212,9 @@ class RemoteJoin:
     def _catch_up(self) -> None:
         """Bring objects up to date with what the replica learnt from others who share it."""
         held = self.objects.held()
-        values = self._values([one.remote for one in held])
-        news = {
-            one.remote: value
-            for one, value in zip(held, values.tolist(), strict=True)
-            if one.value != value and not (np.isnan(value) and np.isnan(one.value))
-        }
-        self._apply(news)
+        known, values = np.array([one.value for one in held]), self._values([one.remote for one in held])
+        differ = np.flatnonzero((known != values) & ~(np.isnan(known) & np.isnan(values)))
+        self._apply({held[row].remote: float(values[row]) for row in differ.tolist()})
 
     def _apply(self, changed: dict[Id, float]) -> None:
         """Update the objects; those that waited for a value arrive now."""

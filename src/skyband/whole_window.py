@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.errors import QueryError
-from skyband.joined import Arrivals, Id, Joined, Panorama, Rank, Score, as_objects, as_table, is_number, merits
+from skyband.joined import Arrivals, Id, Joined, Panorama, Score, as_objects, as_table, best_first_of, is_number, merits
 
 
 class WholeWindow:
@@ -48,6 +48,7 @@ class WholeWindow:
         self._of: dict[Id, set[Id]] = {}  # by remote id
         self._leaving: dict[int, list[Id]] = {}
         self._ahead: list[Arrivals] = []
+        self._ranked: list[Joined] | None = None  # until something changes
 
     def arrive(self, arrivals: Arrivals) -> None:
         """Take in events; of each id the latest counts."""
@@ -65,6 +66,7 @@ class WholeWindow:
         now = arrivals[np.flatnonzero(good & ~late & ~ahead)]
         now = now[now.latest()]
         merit = now.joined(self.score, self.order)
+        self._ranked = None
         for one in now.objects(merit, self.windows):
             if one.id not in self._objects or one.time >= self._objects[one.id].time:
                 self._put(one)
@@ -89,12 +91,15 @@ class WholeWindow:
         stream = np.array([one.stream for one in changed], np.float64)
         value = np.array([values[one.remote] for one in changed], np.float64)
         fresh = merits(self.score, self.order, stream, value)
+        self._ranked = None if changed else self._ranked
         for one, new, merit in zip(changed, value.tolist(), fresh.tolist(), strict=True):
             one.value, one.merit = new, merit
 
     def held(self) -> list[Joined]:
         """Return the objects of the current window, the best first; those without a remote value come last."""
-        return sorted(self._objects.values(), key=_place)
+        if self._ranked is None:
+            self._ranked = best_first_of(list(self._objects.values()))
+        return self._ranked
 
     def best(self, k: int) -> list[Joined]:
         """Return the best of the current window."""
@@ -109,7 +114,7 @@ class WholeWindow:
             for name in self._leaving.pop(end):
                 if name in self._objects and self._objects[name].end < window:
                     self._drop(name)
-        self.current = window
+        self.current, self._ranked = window, None
         waiting, self._ahead = self._ahead, []
         for arrivals in waiting:
             self.arrive(arrivals)
@@ -130,8 +135,3 @@ class WholeWindow:
             self._put(one)
         if "ahead" in tables:
             self._ahead = [Arrivals.from_table(tables["ahead"])]
-
-
-def _place(one: Joined) -> tuple[bool, Rank]:
-    """Return where an object stands; NaN has no place of its own."""
-    return (False, one.rank) if is_number(one.merit) else (True, (0.0, -one.time, one.id))
