@@ -66,7 +66,7 @@ def test_keep_best_ids_keeps_each_id_once(seed: int, compiled: bool) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_sort_runs_sorts_each_run_by_the_one_order(seed: int, compiled: bool) -> None:
     rng = np.random.default_rng(seed)
-    n = 60
+    n = 90
     merit, time, key, part = (rng.integers(0, 3, n) for _ in range(4))
     events = (merit.astype(float), time, key, part, time)
     ends = np.unique(np.append(rng.integers(0, n, 4), n))
@@ -77,7 +77,7 @@ def test_sort_runs_sorts_each_run_by_the_one_order(seed: int, compiled: bool) ->
         run = expected[start:end]
         expected[start:end] = run[order.best_first(events[0][run], time[run], key[run], part[run])]
         start = end
-    both(seal.sort_runs)[not compiled](slots, ends, events)
+    both(seal.sort_runs)[not compiled](slots, ends, *events[:4])
     assert slots.tolist() == expected.tolist()
 
 
@@ -208,7 +208,7 @@ def run_seal(kernel: Any, seed: int, mode: int, parts: int) -> list[np.ndarray]:
     events = (merit, position, key, part, position)
     slots = np.arange(n, dtype=np.int32)
     ends = np.searchsorted(position // 10, np.arange(panes), side="right")
-    seal.sort_runs(slots, ends, events)
+    seal.sort_runs(slots, ends, *events[:4])
     bands = tuple(
         tuple(np.empty(n, kind) for kind in (np.int32, np.int64, np.int64, np.float64, np.int64)) for _ in "ab"
     )

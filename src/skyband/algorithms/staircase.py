@@ -207,7 +207,7 @@ class Staircase(Algorithm):
         edges = np.linspace(0, len(ends), threads + 1).astype(np.int64).tolist()
         starts = [0, *(int(ends[edge - 1]) for edge in edges[1:])]
         jobs = [
-            (slots[starts[i] : starts[i + 1]], ends[edges[i] : edges[i + 1]] - starts[i], self._events())
+            (slots[starts[i] : starts[i + 1]], ends[edges[i] : edges[i + 1]] - starts[i], *self._events()[:-1])
             for i in range(threads)
         ]
         if threads == 1:

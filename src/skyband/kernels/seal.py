@@ -18,45 +18,65 @@ from skyband.order import is_better
 from skyband.panes import ANY_K
 
 NEEDS_EVERY = 8  # panes after which K(p) is found anew
+SHORT = 8  # events that are sorted by insertion
 FEW = 16  # recent events at least, before they are merged
 NOWHERE = 2**60  # a pane that never comes
 ALL, BEST, LATEST = 0, 1, 2  # which events of one id count in a window
 
 
 @jit
-def before(events: Any, a: Any, b: Any) -> Any:
-    """Tell whether the event in slot a is sorted before the one in slot b."""
-    merit, time, key, part, _ = events
-    if part[a] != part[b]:
-        return part[a] < part[b]
-    return is_better(merit[a], time[a], key[a], merit[b], time[b], key[b])
+def precedes(
+    part_a: Any, merit_a: Any, time_a: Any, key_a: Any, part_b: Any, merit_b: Any, time_b: Any, key_b: Any
+) -> Any:
+    """Tell whether event a is sorted before event b: by partition, then best first."""
+    if part_a != part_b:
+        return part_a < part_b
+    if merit_a != merit_b:
+        return merit_a > merit_b
+    return is_better(merit_a, time_a, key_a, merit_b, time_b, key_b)
 
 
 @jit
-def sort_runs(slots: Any, ends: Any, events: Any) -> None:
+def sort_runs(slots: Any, ends: Any, merit: Any, time: Any, key: Any, part: Any) -> None:
     """Sort each run of slots, in place and stably; run r ends before `ends[r]`."""
-    spare = np.empty_like(slots)
+    parts, merits, times, keys = part[slots], merit[slots], time[slots], key[slots]
+    order, spare = np.arange(slots.size), np.empty(slots.size, np.int64)
     start = 0
     for r in range(ends.size):
         end = ends[r]
-        width = 1
+        for left in range(start, end, SHORT):  # short stretches by insertion, then by merging
+            for i in range(left + 1, min(left + SHORT, end)):
+                a = order[i]
+                j = i
+                while j > left:
+                    b = order[j - 1]
+                    if not precedes(parts[a], merits[a], times[a], keys[a], parts[b], merits[b], times[b], keys[b]):
+                        break
+                    order[j] = b
+                    j -= 1
+                order[j] = a
+        width = SHORT
         while width < end - start:
-            left = start
-            while left + width < end:
+            for left in range(start, end - width, 2 * width):
                 middle, right = left + width, min(left + 2 * width, end)
-                if before(events, slots[middle], slots[middle - 1]):  # else the two halves are in order
-                    i, j = left, middle
-                    for place in range(left, right):
-                        if i < middle and (j >= right or not before(events, slots[j], slots[i])):
-                            spare[place] = slots[i]
-                            i += 1
-                        else:
-                            spare[place] = slots[j]
-                            j += 1
-                    slots[left:right] = spare[left:right]
-                left += 2 * width
+                i, j = left, middle
+                for place in range(left, right):
+                    a, b = order[min(j, right - 1)], order[min(i, middle - 1)]
+                    later = j < right and (
+                        i == middle
+                        or precedes(parts[a], merits[a], times[a], keys[a], parts[b], merits[b], times[b], keys[b])
+                    )
+                    spare[place] = a if later else b
+                    j += later
+                    i += not later
+                for place in range(left, right):
+                    order[place] = spare[place]
             width *= 2
         start = end
+    for i in range(slots.size):
+        spare[i] = slots[order[i]]
+    for i in range(slots.size):
+        slots[i] = spare[i]
 
 
 @jit
@@ -206,11 +226,13 @@ def merge_alone(
 @jit
 def find_place(events: Any, band: Any, m: Any, fresh: Any) -> Any:
     """Return where in a band the best fresh event goes; what comes before is beaten by none of them."""
-    slots = band[0]
+    merit, time, key, part, _ = events
+    slots, a = band[0], fresh[0]
     low, high = 0, m
     while low < high:
         middle = (low + high) // 2
-        if before(events, fresh[0], slots[middle]):
+        b = slots[middle]
+        if precedes(part[a], merit[a], time[a], key[a], part[b], merit[b], time[b], key[b]):
             high = middle
         else:
             low = middle + 1
