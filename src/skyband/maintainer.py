@@ -106,7 +106,11 @@ class Maintainer:
         return {name: value for name, value, new in zip(ids, values, news.tolist(), strict=True) if new}
 
     def _elect(self, objects: Sequence[Joined], unknown: Sequence[Id], moment: Moment) -> list[Id]:
-        """Return the remote ids to fetch: within the budget, each once."""
+        """Return the remote ids to fetch: within the budget, each once, and none that is known not to exist."""
+        gone = self.gateway.known_missing([*(one.remote for one in objects), *unknown])
+        if gone:
+            objects = [one for one in objects if one.remote not in gone]
+            unknown = [name for name in unknown if name not in gone]
         budget = self.budget
         kept = 0 if budget is None else self._kept_for(len(unknown), budget)
         remotes, candidates = self._candidates(objects, moment)

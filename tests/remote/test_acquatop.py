@@ -265,6 +265,21 @@ def test_ids_that_do_not_exist_are_left_out_and_found_when_they_do() -> None:
         assert join.evaluate(60).ids == [1]
 
 
+@pytest.mark.parametrize("policy", ["WSJ-LRU", "AT-TSM"])
+def test_no_budget_is_spent_on_what_is_known_not_to_exist(policy: str) -> None:
+    remote = Remote(3)
+    remote.truth |= {1: 5.0, 2: 6.0}
+    join = top(remote, Replica(), policy, 1, k=2, discover=1.0)
+    answers = []
+    for end in range(50, 120, SLIDE):
+        join.arrive([1, 2, 99], [1.0, 2.0, 9.0], [end - 1] * 3)
+        answers.append(join.evaluate(end))
+    assert [answer.refreshes for answer in answers] == [1] * 7
+    assert sum(answer.traffic.missing for answer in answers) == 1
+    assert answers[-1].ids == [2, 1]
+    assert not answers[-1].exact
+
+
 def test_what_waits_is_bounded_and_the_best_is_kept() -> None:
     remote = Remote(3)
     join = top(remote, Replica(), "AT-TSM", 0, k=1, n=0)

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import sqlalchemy as sa
 
@@ -147,7 +148,7 @@ def test_http_slow_is_a_timeout() -> None:
         start = time.monotonic()
         with pytest.raises(ServiceTimeout, match=r"within 0\.2 seconds"):
             users(server).fetch(["a"], timeout=0.2)
-        assert time.monotonic() - start < 3.0
+        assert time.monotonic() - start < 10.0
 
 
 def test_http_a_trickle_without_an_end_is_a_timeout() -> None:
@@ -155,7 +156,7 @@ def test_http_a_trickle_without_an_end_is_a_timeout() -> None:
         start = time.monotonic()
         with pytest.raises(ServiceTimeout):
             users(server).fetch(["a"], timeout=0.3)
-        assert time.monotonic() - start < 3.0
+        assert time.monotonic() - start < 10.0
 
 
 def test_http_a_reply_without_measure_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -406,6 +407,22 @@ def test_sparql_mistakes(options: dict[str, str], message: str) -> None:
     given: dict[str, Any] = {"id": "?user", "value": "?n"} | options
     with pytest.raises(InputError, match=message):
         Sparql("http://localhost/", "?user :n ?n", **given)
+
+
+# What is let go of.
+
+
+def test_connections_are_closed_but_not_those_of_others(database: str) -> None:
+    with Loopback(records) as server, httpx.Client() as client:
+        own, other = users(server), users(server, client=client)
+        for service in (own, other):
+            Gateway(service).close()
+        assert other.fetch(["ann"]) == {"ann": 3}
+        with pytest.raises(RuntimeError, match="closed"):
+            own.fetch(["ann"])
+    Gateway(Sql(database, STATEMENT)).close()
+    Gateway(sparql("http://localhost")).close()
+    Gateway(lambda ids: dict.fromkeys(ids)).close()  # has nothing to close
 
 
 # What is loaded.

@@ -20,7 +20,7 @@ import random
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Real
@@ -130,6 +130,17 @@ class Gateway:
                 values |= ticket.values
             return self._report(wanted, values, asking.traffic)
 
+    def known_missing(self, ids: Iterable[Id]) -> set[Id]:
+        """Return the ids that are remembered not to exist: asking for them would be of no use yet."""
+        with self._changed:
+            return set(self._known_missing(ids, self._clock()))
+
+    def close(self) -> None:
+        """Let go of the service's connections, if it has any to let go of."""
+        close = getattr(self.service, "close", None)
+        if close is not None:
+            close()
+
     def _tickets(self, ids: list[Id], asking: _Round, now: float) -> list[_Ticket]:
         """Put batches into the queue, and see to it that somebody works on them."""
         if not ids or not self._breaker.closed(now):
@@ -172,7 +183,7 @@ class Gateway:
 
     # What is known not to exist.
 
-    def _known_missing(self, ids: list[Id], now: float) -> dict[Id, float]:
+    def _known_missing(self, ids: Iterable[Id], now: float) -> dict[Id, float]:
         known = {}
         for name in ids:
             until = self._missing.get(name)

@@ -63,6 +63,10 @@ class HttpJson:
         self._web = Web(headers, client)
         self.largest_batch = 1 if self._single else None
 
+    def close(self) -> None:
+        """Close the connections."""
+        self._web.close()
+
     def fetch(self, ids: Sequence[Id], timeout: float = 10.0) -> Mapping[Any, Any]:
         """Make one request for ids."""
         listed = self._separator.join(quote(str(name), safe="") for name in ids)

@@ -98,6 +98,10 @@ class Sparql:
             f"{head}SELECT {self._id} {self._value} WHERE {{\n  VALUES {self._id} {{ {terms} }}\n  {self._pattern}\n}}"
         )
 
+    def close(self) -> None:
+        """Close the connections."""
+        self._web.close()
+
     def fetch(self, ids: Sequence[Id], timeout: float = 10.0) -> Mapping[Any, Any]:
         """Make one request for ids."""
         named = {self._plain(name): name for name in ids if self._written(name) is not None}

@@ -46,6 +46,7 @@ class Sql:
             msg = f"the statement {statement!r} does not name :ids; write SELECT id, value FROM … WHERE id IN :ids"
             raise InputError(msg)
         self._statement = sa.text(statement).bindparams(sa.bindparam("ids", expanding=True))
+        self._own = isinstance(engine, str)
         self._engine = self._open(engine) if isinstance(engine, str) else engine
 
     @staticmethod
@@ -59,6 +60,11 @@ class Sql:
         except ImportError as error:
             msg = f"cannot load the driver of the database: {error}; install it, or name another: {_FORM}"
             raise InputError(msg) from None
+
+    def close(self) -> None:
+        """Close the connections, unless the engine is somebody else's."""
+        if self._own:
+            self._engine.dispose()
 
     def fetch(self, ids: Sequence[Id]) -> Mapping[Any, Any]:
         """Run the statement for ids."""

@@ -34,7 +34,13 @@ class Web:
 
     def __init__(self, headers: Mapping[str, str] | None, client: Client | None) -> None:
         self._headers = dict(headers or {})
-        self._client = client if client is not None else _httpx().Client(limits=_httpx().Limits())
+        self._own = client is None
+        self._client = _httpx().Client() if client is None else client
+
+    def close(self) -> None:
+        """Close the connections, unless the client is somebody else's."""
+        if self._own:
+            self._client.close()
 
     def ask(self, method: str, url: str, *, timeout: float, **request: Any) -> tuple[int, Any]:
         """Make one request; return the status, 2xx or 404, and the JSON that came (None for a 404)."""
