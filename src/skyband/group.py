@@ -112,8 +112,12 @@ class Group:
         low, now, exact_from = schedule.next_start, newest + 1, self.exact_from(schedule)
         if low >= now or low == NEVER or exact_from <= low:
             return None
-        exact = [s for s in self.schedules if s.is_exact(s.next_start) and s.next_start > self.blind_to]
-        served = [Need(now - s.next_start, s.k) for s in exact if s.next_start < now]
+        starts = layout(self.schedules).start.tolist()
+        served = [
+            Need(now - start, s.k)
+            for s, start in zip(self.schedules, starts, strict=True)
+            if self.blind_to < start < now and s.is_exact(start)
+        ]
         scan = scan_for(Need(now - low, schedule.k), served)
         high = now - scan.newer
         if not self.algorithm.proves and exact_from > high:  # windows that start behind it would not be known exact

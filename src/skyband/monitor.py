@@ -373,6 +373,8 @@ class Monitor:
         """Refuse queries over columns that the stream, once it is known, does not have."""
         if self.schema is not None:
             for query in queries:
+                if self._find_group(Ranking.of(query), query.select) is not None:
+                    continue
                 try:
                     Group(Ranking.of(query), self.algorithm, query.select).intake.bind(self.schema, self.source.id)
                 except InputError as error:

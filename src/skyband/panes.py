@@ -14,7 +14,7 @@ import numpy as np
 
 from skyband.errors import TooManyWindows
 from skyband.order import FloatArray, IntArray
-from skyband.windows import MOST_DUE, NEVER, Schedule, progressions
+from skyband.windows import MOST_DUE, NEVER, Schedule, layout, progressions
 
 UNTOUCHED = 2**62
 """Depth of a pane of which nothing was ever dropped."""
@@ -79,16 +79,23 @@ class Panes:
 
     def refine(self, schedules: Sequence[Schedule]) -> bool:
         """Serve other schedules from now on: known panes get their cuts too; tell whether any was cut."""
+        before = set(zip(self._rest.tolist(), self._slide.tolist(), strict=True))
         self._rest, self._slide = _residues(schedules)
-        if len(self.cuts) == 0:
+        added = set(zip(self._rest.tolist(), self._slide.tolist(), strict=True)) - before
+        if len(self.cuts) == 0 or not added:  # the cuts of queries that went may stay
             return False
-        wanted = self._between(int(self.cuts[0]), int(self.cuts[-1]))
-        new = np.setdiff1d(wanted[(wanted > self.cuts[0]) & (wanted < self.cuts[-1])], self.cuts)
-        self.cuts = np.sort(np.concatenate([self.cuts, new]))
-        fresh = np.isin(self.cuts, new)
-        pane = np.cumsum(~fresh) - 1
-        self.depth, self.lost = self.depth[pane], self.lost[pane]  # both halves of a pane have lost what it lost
-        self.torn = np.where(fresh, self.depth != UNTOUCHED, self.torn[pane])
+        rest, slide = np.array(sorted(added), np.int64).T
+        first, last = int(self.cuts[0]) + 1, int(self.cuts[-1]) - 1
+        first = first + (rest - first) % slide
+        new = np.unique(progressions(first, slide, np.maximum((last - first) // slide + 1, 0))[1])
+        place = np.searchsorted(self.cuts, new)
+        known = self.cuts[place] == new
+        new, place = new[~known], place[~known]
+        # Both halves of a pane have lost what it lost.
+        self.torn = np.insert(self.torn, place, self.depth[place - 1] != UNTOUCHED)
+        self.depth = np.insert(self.depth, place, self.depth[place - 1])
+        self.lost = np.insert(self.lost, place, self.lost[place - 1])
+        self.cuts = np.insert(self.cuts, place, new)
         return len(new) > 0
 
     def lower(self, panes: IntArray, depth: int, lost: FloatArray | float) -> None:
@@ -137,12 +144,13 @@ class Panes:
         place = int(np.searchsorted(self.cuts, cut, side="right")) - 1
         return bool(not self.torn[place] if self.cuts[place] == cut else self.depth[place] == UNTOUCHED)
 
-    def worst_loss(self, start: int, end: int) -> float:
-        """Return a merit that nothing exceeds which was dropped from the panes of a window."""
-        if self.forgot and start < self.cuts[0]:
-            return float("inf")
-        first, last = np.searchsorted(self.cuts, [start, end - 1], side="right") - 1
-        return float(self.lost[max(first, 0) : last + 1].max(initial=-np.inf))
+    def worst_losses(self, start: IntArray, end: IntArray) -> FloatArray:
+        """Return for windows a merit that nothing exceeds which was dropped from their panes."""
+        first = np.maximum(np.searchsorted(self.cuts, start, side="right") - 1, 0)
+        behind = np.maximum(np.searchsorted(self.cuts, end - 1, side="right"), first)
+        edges = np.stack([first, behind], axis=1).ravel()
+        lost = np.where(first < behind, np.maximum.reduceat(np.append(self.lost, -np.inf), edges)[::2], -np.inf)
+        return np.where(self.forgot & (start < self.cuts[0]), np.inf, lost)
 
     def state(self) -> dict[str, Any]:
         """Return everything but the schedules, detached from the live columns."""
@@ -181,7 +189,8 @@ def _residues(schedules: Sequence[Schedule]) -> tuple[IntArray, IntArray]:
     """Return where windows start and end as residue classes: places that are `rest` modulo `slide`."""
     if not schedules:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    pairs = [(s.phase % s.slide, s.slide) for s in schedules]
-    pairs += [((s.phase + s.size) % s.slide, s.slide) for s in schedules]
-    rest, slide = np.unique(np.array(pairs, np.int64), axis=0).T
+    size, slide, phase, *_ = layout(schedules)
+    pairs = zip((phase % slide).tolist(), slide.tolist(), strict=True)
+    ends = zip(((phase + size) % slide).tolist(), slide.tolist(), strict=True)
+    rest, slide = np.array(sorted({*pairs, *ends}), np.int64).T.copy()
     return rest, slide

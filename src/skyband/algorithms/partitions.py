@@ -122,7 +122,7 @@ class Partitions(Keeper):
 
     def _best_first(self, slots: SlotArray) -> SlotArray:
         slots = slots.copy()
-        sort_runs(slots, np.array([len(slots)]), self._events())
+        sort_runs(slots, np.array([len(slots)]), *self._events()[:4])
         return slots
 
     # Expire.

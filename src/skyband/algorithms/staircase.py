@@ -271,8 +271,9 @@ class Staircase(Algorithm):
         if not self.proves:
             return {}
         exact_from = np.array([s.exact_from for s in self.schedules], np.int64)[due.query]
-        early = np.flatnonzero(due.start < exact_from).tolist()
-        return {w: self.panes.worst_loss(int(due.start[w]), int(due.end[w])) for w in early}
+        early = np.flatnonzero(due.start < exact_from)
+        losses = self.panes.worst_losses(due.start[early], due.end[early])
+        return dict(zip(early.tolist(), losses.tolist(), strict=True))
 
     def _proven(self, due: Due, picks: Picks, unsure: dict[int, float]) -> BoolArray:
         """Tell which windows have k events that are all better than what may be missing."""
