@@ -107,6 +107,7 @@ class AcquaTop(RemoteJoin):
         if order not in ("desc", "asc"):
             msg = f"order is {order!r}; use 'desc' where larger scores are better, 'asc' where smaller ones are"
             raise QueryError(msg)
+        # Made in any case: it checks k, n and the windows.
         listed = TopkN(k=k, n=n, size=size, slide=slide, offset=offset, score=score, order=order, outside=outside)
         whole = WholeWindow(size=size, slide=slide, offset=offset, score=score, order=order)
         objects: Objects = whole if maintainer.policy.whole_window else listed

@@ -33,7 +33,7 @@ class Candidates:
     k
         How many rows an answer has; 0 where the answer is a set.
     place
-        Rank in the Super-MTK+N list, from 0; -1 for objects of the window that are not in it.
+        Rank in the Super-MTK+N list, from 0, or in the window where all of it is kept; -1 for objects without one.
     time
         Of the latest event on the stream.
     stream
