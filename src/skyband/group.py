@@ -60,7 +60,7 @@ class Group:
         self.blind_to = blind_to
         self.arena = Arena(ranking.counts)
         self.intake = Intake(ranking, self.arena, select)
-        self.algorithm = algorithm(self.arena, ranking.distinct)
+        self._algorithm, self._planned = algorithm(self.arena, ranking.distinct), True
         self.queries: list[Query] = []
         self.schedules: list[Schedule] = []
         self.counts = Counts()
@@ -85,6 +85,14 @@ class Group:
         return self._tally().partly_before
 
     # Queries that come and go.
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """What keeps the candidates, prepared for the queries that there are: for many that went, once."""
+        if not self._planned:
+            self._algorithm.plan(self.schedules)
+            self._planned = True
+        return self._algorithm
 
     def add(self, queries: Sequence[Query], watermark: int) -> None:
         """Serve more queries, which rank as this group does; windows that end by the watermark are past."""
@@ -130,8 +138,7 @@ class Group:
         del self.queries[place], self.schedules[place]
         self.previous.pop(name, None)
         self.shown = {key: seen for key, seen in self.shown.items() if key[0] != name}
-        if self.schedules:
-            self.algorithm.plan(self.schedules)
+        self._planned = not self.schedules
 
     # Events in.
 

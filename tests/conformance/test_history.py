@@ -11,6 +11,7 @@ import pytest
 import skyband as sb
 from skyband.skyline import Case
 from skyband.windows import NEVER
+from tests.conformance.registry import algorithms
 
 DELAY = 40
 
@@ -31,7 +32,7 @@ def shown(answers: list[sb.Answer], name: str, exact: bool = True) -> dict[Any, 
 
 
 @pytest.mark.parametrize("seed", range(30))
-@pytest.mark.parametrize("algorithm", sorted(sb.ALGORITHMS))
+@pytest.mark.parametrize("algorithm", algorithms())
 def test_filled_from_the_past(seed: int, algorithm: str) -> None:
     rng = np.random.default_rng(seed)
     table = events(seed)

@@ -7,9 +7,18 @@ from skyband.algorithms.mintopk import MinTopK
 from skyband.algorithms.mtopband import MTopBand
 from skyband.algorithms.mtoplist import MTopList
 from skyband.algorithms.naive import Naive
+from skyband.algorithms.pa import PA
 from skyband.algorithms.phbase import PHBase
 from skyband.algorithms.phtree import PHTree
+from skyband.algorithms.ra import RA
+from skyband.algorithms.rapf import RAPF
+from skyband.algorithms.rarf import RARF
+from skyband.algorithms.rasf import RASF
+from skyband.algorithms.sa import SA
 from skyband.algorithms.sap import SAP
+from skyband.algorithms.sapf import SAPF
+from skyband.algorithms.sarf import SARF
+from skyband.algorithms.sasf import SASF
 from skyband.algorithms.staircase import Staircase
 from skyband.algorithms.stkqf import STKQF
 from skyband.errors import QueryError
@@ -26,6 +35,15 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         PHBase,
         PHTree,
         STKQF,
+        SA,
+        RA,
+        PA,
+        SASF,
+        SARF,
+        SAPF,
+        RASF,
+        RARF,
+        RAPF,
     )
 }
 

@@ -47,3 +47,8 @@ def jit(function: Callable[..., Any]) -> Any:
     numbas = compiled._cache._cache_file
     compiled._cache._cache_file = _Files(numbas._cache_path, numbas._index_name.removesuffix(".nbi"), None)
     return compiled
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Make a function a part of each kernel that calls it: no counting of references to arrays for every call."""
+    return numba.njit(inline="always")(function)

@@ -1,0 +1,38 @@
+"""Strict candidate pruning behind a relaxed filter over the most recent events.
+
+Choose it to compare with the paper; `rapf` is the best of this kind.
+
+Guarantees: exact; keeps about k (1 + ln(n/b)) events per query of a stream in random order, a filter of about k
+ln(b/k), and the b most recent events once for all queries. Only the best of the recent ones enter a band at once;
+what they beat k times while it is recent never does.
+
+Invariant: an event that is not in a query's band is beaten by k that leave the window no earlier, or is recent and
+cannot be among the k best before it leaves the buffer.
+
+Examples
+--------
+>>> import skyband as sb
+>>> q = sb.Query("top", k=1, score="x", window=sb.Window("3 events", slide="1 event"))
+>>> events = [{"t": t, "id": t, "x": x} for t, x in enumerate([5.0, 1.0, 4.0, 2.0, 3.0, 0.0])]
+>>> [[row.id for row in a.rows] for a in sb.run([q], events, time="t", id="id", algorithm="sarf")]
+[[0], [0], [0], [2], [2], [4]]
+
+Notes
+-----
+Pripužić, Podnar Žarko and Aberer, *Time- and Space-Efficient Sliding Window Top-k Query Processing*, section 5. A
+relaxed filter is pruned when it has grown by a fifth. The buffer has b = 2,000 events, or a twentieth of a time
+window, and never more than half of a window (theorem 5.1).
+"""
+
+from __future__ import annotations
+
+from skyband.algorithms.sliding import Sliding
+from skyband.skybands import RELAXED, STRICT, Method
+
+
+class SARF(Sliding):
+    """Strict bands, relaxed filters."""
+
+    name = "sarf"
+    summary = "strict bands behind a relaxed filter over recent events"
+    method = Method(STRICT, RELAXED)

@@ -1,0 +1,58 @@
+"""Approximate algorithms say so, and err no more than their paper promises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import skyband as sb
+from skyband.kernels.skyband import PROBABLE, STRICT
+from skyband.skybands import Method, Skybands, Wish
+from tests.conformance.registry import algorithms
+from tests.streams import random_workload, run_through
+
+N, WINDOW, K, QUERIES, ERROR = 6_000, 300, 4, 25, 0.2
+
+
+def reported(method: Method, x: np.ndarray) -> set[tuple[int, int]]:
+    """Return which events were reported to which queries: each query ranks by a column of its own."""
+    bands = Skybands(method, dimensions=QUERIES)
+    unit = np.eye(QUERIES)
+    bands.add([Wish(K, WINDOW, WINDOW, weight=tuple(row), point=(0.0,) * QUERIES) for row in unit.tolist()])
+    number = np.arange(len(x))
+    reports = bands.pass_over(x, number, number, number, np.zeros_like(number))
+    return set(zip(reports.row.tolist(), reports.slot.tolist(), strict=True))
+
+
+def errors(method: Method, seed: int) -> tuple[float, float]:
+    """Return the missed and the wrong events per query."""
+    x = np.random.default_rng(seed).random((N, QUERIES))
+    truth, found = reported(Method(STRICT), x), reported(method, x)
+    return len(truth - found) / QUERIES, len(found - truth) / QUERIES
+
+
+def test_lemma_4_6_errors_stay_within_the_bound() -> None:
+    """Per query less than σ N/n events are missed, and less than 3/2 σ N/n are wrong, on streams in random order."""
+    missed, wrong = np.mean([errors(Method(PROBABLE, error=ERROR, additional=0), seed) for seed in range(20)], axis=0)
+    bound = ERROR * N / WINDOW
+    assert 0 < missed < bound, "an error this large must show, or the test says nothing"
+    assert wrong < 1.5 * bound
+    careless, _ = np.mean([errors(Method(PROBABLE, limit=0, additional=0), seed) for seed in range(3)], axis=0)
+    assert careless > bound, "with no candidates the bound is broken"
+
+
+def test_a_stream_that_falls_is_what_it_is_not_made_for() -> None:
+    x = np.repeat(np.arange(N, dtype=float)[:, None], QUERIES, axis=1)
+    truth, found = reported(Method(STRICT), x), reported(Method(PROBABLE), x)
+    assert len(truth) == N * QUERIES - QUERIES * (WINDOW - K), "every event is among the best just before it leaves"
+    assert len(found & truth) < len(truth) / 2
+
+
+@pytest.mark.parametrize("algorithm", algorithms(exact=False))
+def test_no_answer_is_called_exact(algorithm: str) -> None:
+    for seed in range(20):
+        workload = random_workload(seed, distinct=None)
+        monitor = sb.Monitor(workload.queries(), algorithm=algorithm, time="t", id="id")
+        assert not any(answer.exact for answer in run_through(monitor, workload))
+        for group in monitor.groups:
+            group.algorithm.check()

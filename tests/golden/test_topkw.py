@@ -1,0 +1,106 @@
+"""The worked example of the paper on sliding-window skybands: eleven objects, a top-1 query over the last six.
+
+The paper gives no scores. These fit every order that its text and tables imply (smaller is better): o2 < o3 < o1 < o7 <
+o5 < o9 < o4 < o8 < o6 < o11 < o10 (only which of o6 and o11 comes first is free), the threshold of step
+10, which o10 exceeds, and which objects lie in the cells that the query of Table III monitors: with cells of width 3 it
+monitors what is nearer than 6, where o5 and o9 are and o4, o6, o8, o10 and o11 are not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skyband.kernels.topkw import EUCLID
+from skyband.query_grid import Grid
+from skyband.skybands import NONE, PROBABLE, RELAXED, STRICT, Method, Skybands, Wish
+
+SCORES = {2: 1.0, 3: 2.0, 1: 3.0, 7: 4.0, 5: 5.0, 9: 5.5, 4: 7.0, 8: 7.5, 6: 9.0, 11: 10.0, 10: 11.0}
+S = [np.nan, *(SCORES[i] for i in range(1, 12))]
+
+
+def steps(method: Method, grid: Grid | None = None) -> tuple[Skybands, list[list[list[int]]], list[float], list[int]]:
+    """Run the example; return, per step, what band and filter hold, the threshold, and all that was reported."""
+    bands = Skybands(method, dimensions=1, grid=grid)
+    bands.add([Wish(k=1, size=6, population=6, family=EUCLID, point=(0.0,), weight=(1.0,))])
+    number = np.arange(12)
+    rows, thresholds, told = [], [], []
+    for i in range(1, 12):
+        at = number[i : i + 1]
+        told += bands.pass_over(np.array([[S[i]]]), at, at, number, number).slot.tolist()
+        rows.append([band[2][0, : band[4][0]].tolist() for band in (bands.band, bands.strainer)])
+        thresholds.append(float(bands.band[6][0]))
+        bands.check()
+    return bands, rows, thresholds, told
+
+
+def test_table_vi_probabilistic() -> None:
+    _, rows, thresholds, told = steps(Method(PROBABLE, limit=3, additional=1))
+    assert [band for band, _ in rows] == [
+        [1],
+        [2, 1],
+        [2, 3, 1],
+        [2, 3, 1, 4],
+        [2, 3, 1, 5, 4],
+        [2, 3, 1, 5, 4],
+        [2, 3, 7, 5, 4],
+        [3, 7, 5, 4, 8],
+        [7, 5, 9, 4, 8],
+        [7, 5, 9, 8],
+        [7, 9, 8, 11],
+    ]
+    inf = np.inf
+    raised = S[8] + (S[8] - S[9]) / 2
+    assert thresholds == [inf, inf, inf, inf, S[4], S[4], S[4], S[8], S[8], raised, inf]
+    assert told == [1, 2, 3, 7]
+
+
+def test_table_vii_relaxed() -> None:
+    """The first limit is 4k = 4 candidates and γ is a half.
+
+    The table still has o10 in step 11. But three candidates have reached the limit, as they did in step 6, so they are
+    pruned (algorithm 3, line 15), and o11 beats o10.
+    """
+    bands, rows, _, told = steps(Method(RELAXED, pruning=0.5))
+    assert [band for band, _ in rows] == [
+        [1],
+        [2, 1],
+        [2, 3, 1],
+        [2, 3, 1, 4],
+        [2, 3, 5],  # o1 and o4 are pruned
+        [2, 3, 5, 6],
+        [2, 3, 7, 5, 6],
+        [3, 7, 5, 8, 6],
+        [7, 5, 9, 8, 6],
+        [7, 9, 10],  # o5, o8 and o6 are pruned
+        [7, 9, 11],
+    ]
+    assert int(bands.band[5][0]) == 3, "the limit after the last pruning"
+    assert told == [1, 2, 3, 7]
+
+
+def test_table_iii_strict_with_a_strict_filter() -> None:
+    """The buffer has three objects; what lies outside of the monitored cells reaches neither band nor filter."""
+    grid = Grid(np.zeros(1), np.full(1, 30.0), cells=10)
+    bands, rows, _, told = steps(Method(STRICT, STRICT, buffer=3), grid)
+    assert rows == [
+        [[1], [1]],
+        [[2], [2]],
+        [[2], [2, 3]],
+        [[2], [2, 3]],
+        [[2], [3, 5]],
+        [[2, 3], [5]],
+        [[2, 3, 7], [7]],
+        [[3, 7], [7]],
+        [[7], [7, 9]],
+        [[7], [9]],
+        [[7], [9]],
+    ]
+    assert bands.held[2].tolist() == [9, 10, 11], "the buffer"
+    assert told == [1, 2, 3, 7]
+
+
+@pytest.mark.parametrize("kind", [STRICT, RELAXED])
+@pytest.mark.parametrize("strainer", [NONE, STRICT, RELAXED, PROBABLE])
+def test_all_report_the_same(kind: int, strainer: int) -> None:
+    assert steps(Method(kind, strainer, buffer=3))[-1] == [1, 2, 3, 7]

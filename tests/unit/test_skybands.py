@@ -1,0 +1,159 @@
+"""Many queries with functions of their own: every step of every query as defined, with and without an index."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from skyband.kernels.skyband import ENTERED, LEFT, RETURNED
+from skyband.kernels.topkw import ATTRIBUTE, COLUMN, EUCLID, SUM
+from skyband.query_grid import Grid
+from skyband.skybands import NONE, PROBABLE, RELAXED, STRICT, Method, Skybands, Wish
+
+METHODS = {
+    "sa": Method(STRICT),
+    "ra": Method(RELAXED),
+    "sasf": Method(STRICT, STRICT, buffer=20),
+    "sarf": Method(STRICT, RELAXED, buffer=20),
+    "sapf": Method(STRICT, PROBABLE, buffer=20),
+    "rasf": Method(RELAXED, STRICT, buffer=20),
+    "rarf": Method(RELAXED, RELAXED, buffer=20),
+    "rapf": Method(RELAXED, PROBABLE, buffer=20),
+}
+Step = tuple[int, int, int, int]  # at which event, which query, what happened, to which event
+
+
+def cost(wish: Wish, x: np.ndarray) -> np.ndarray:
+    """Return what the scoring function of a query says, the plain way."""
+    point, weight = np.array(wish.point), np.array(wish.weight)
+    value: np.ndarray
+    if wish.family == COLUMN:
+        value = x[:, wish.column]
+    elif wish.family == SUM:
+        value = x[:, : len(weight)] @ weight
+    elif wish.family == EUCLID:
+        value = np.sqrt((weight * (x[:, : len(weight)] - point) ** 2).sum(axis=1))
+    else:
+        value = (weight * np.abs(x[:, : len(weight)] - point)).max(axis=1)
+    return wish.sign * value
+
+
+def truth(wishes: list[Wish], x: np.ndarray, position: np.ndarray, since: list[int], until: list[int]) -> set[Step]:
+    """Return, from the definition, who is among the best at every step that was not so before, and who no longer is."""
+    steps: set[Step] = set()
+    for q, wish in enumerate(wishes):
+        costs, told, before = cost(wish, x), set[int](), set[int]()
+        for e in range(since[q], until[q]):
+            now = position[: e + 1].max()
+            inside = [i for i in range(since[q], e + 1) if position[i] > now - wish.size]
+            best = set(sorted(inside, key=lambda i: (costs[i], -i))[: wish.k])
+            for i in best - before:
+                steps.add((e, q, RETURNED if i in told else ENTERED, i))
+            steps |= {(e, q, LEFT, i) for i in before - best}
+            told |= best
+            before = best
+    return steps
+
+
+def wish_of(rng: np.random.Generator, x: np.ndarray, longest: int) -> Wish:
+    d = x.shape[1] - 1
+    family = int(rng.choice([SUM, EUCLID, ATTRIBUTE, COLUMN]))
+    size = int(rng.integers(4, longest))
+    return Wish(
+        k=int(rng.integers(1, 6)), size=size, population=size, family=family, sign=float(rng.choice([1.0, -1.0])),
+        point=tuple(x[rng.integers(len(x)), :d].tolist()), column=d,
+        weight=tuple((np.ones(d) if family == EUCLID else rng.normal(size=d).round(2) if family == SUM
+                      else rng.random(d).round(2)).tolist()),
+    )  # fmt: skip
+
+
+def stream(seed: int, n: int = 240, d: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """Return events with d attributes and a score: in random order, drifting, or with many ties; some come late."""
+    rng = np.random.default_rng(seed)
+    x = rng.random((n, d + 1)) if seed % 3 else np.cumsum(rng.normal(size=(n, d + 1)), axis=0) / 10
+    if seed % 4 == 1:
+        x = x.round(1)
+    position = np.arange(n) if seed % 2 else np.maximum(np.cumsum(rng.integers(0, 4, n)) - rng.integers(0, 9, n), 0)
+    return x, position
+
+
+@pytest.mark.parametrize("indexed", [False, True], ids=["all", "index"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("seed", range(6))
+def test_every_step_is_as_defined(seed: int, method: str, indexed: bool) -> None:
+    """Queries come and go, the arena is compacted and the state restored on the way."""
+    rng = np.random.default_rng(seed)
+    x, position = stream(seed)
+    grid = Grid.over(x[:30, :-1], cells=5) if indexed else None  # later events leave the known range
+    wishes = [wish_of(rng, x, 60) for _ in range(6)]
+    since, until = [0, 0, 0, 60, 60, 150], [len(x), 100, len(x), len(x), 150, len(x)]
+    bands = Skybands(METHODS[method], 2, grid, changes=True)
+    rows: dict[int, int] = {}  # which query a row serves
+    found: set[Step] = set()
+    number = np.arange(len(x))
+    time, slot_of, event_of = -number[:0], number.copy(), number.copy()
+    edges = sorted({0, 60, 100, 150, len(x), *rng.integers(1, len(x), 6).tolist()})
+    for begin, end in pairwise(edges):
+        gone = [row for row, q in rows.items() if until[q] == begin]
+        bands.remove(gone)
+        rows = {row: q for row, q in rows.items() if row not in gone}
+        fresh = [q for q in range(len(wishes)) if since[q] == begin]
+        rows |= dict(zip(bands.add([wishes[q] for q in fresh]), fresh, strict=True))
+        slots = slot_of[begin:end]
+        time = number[event_of[: slots[-1] + 1]]
+        reports = bands.pass_over(x[begin:end], position[begin:end], slots, time, np.zeros_like(time))
+        found |= {
+            (begin + at, rows[row], kind, int(event_of[slot]))
+            for row, slot, kind, at in zip(*(column.tolist() for column in reports), strict=True)
+        }
+        bands.check()
+        slot_of, event_of = compacted(bands, slot_of, event_of, slots[-1] + 1)
+        bands = restored(bands, [wishes[rows[row]] for row in sorted(rows)], grid)
+        rows = dict(enumerate(rows[row] for row in sorted(rows)))
+    assert found == truth(wishes, x, position, since, until), f"seed {seed}"
+
+
+def compacted(bands: Skybands, slot_of: Any, event_of: Any, used: int) -> tuple[np.ndarray, np.ndarray]:
+    """Let only kept events keep a slot, as an arena does."""
+    kept = bands.kept()
+    moved = np.full(used, -1, np.int32)
+    moved[kept] = np.arange(len(kept))
+    bands.compact(moved)
+    events = np.concatenate([event_of[kept], event_of[used:]])
+    slots = np.full(len(slot_of), -1)
+    slots[events] = np.arange(len(events))
+    return slots, np.concatenate([events, np.zeros(len(slot_of), np.int64)])[: len(slot_of)]
+
+
+def restored(bands: Skybands, wishes: list[Wish], grid: Grid | None) -> Skybands:
+    again = Skybands(bands.method, bands.dimensions, grid, bands.changes)
+    again.add(wishes)
+    again.load(bands.state())
+    return again
+
+
+def test_a_probabilistic_band_needs_no_index_and_no_more_than_its_limit() -> None:
+    x, position = stream(1, n=4000)
+    wishes = [Wish(5, 500, 500, EUCLID, 1.0, tuple(x[i, :2].tolist()), (1.0, 1.0)) for i in range(8)]
+    found = []
+    for grid in (None, Grid.over(x[:, :2], 10)):
+        bands = Skybands(Method(PROBABLE), 2, grid)
+        bands.add(wishes)
+        number = np.arange(len(x))
+        reports = bands.pass_over(x, position, number, number, np.zeros_like(number))
+        found.append(sorted(zip(reports.row.tolist(), reports.slot.tolist(), strict=True)))
+        bands.check()
+        assert bands.references() <= 8 * (5 + int(bands.most[0]))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 9, 10])
+def test_the_buffer_is_never_longer_than_half_a_window(size: int) -> None:
+    assert 2 * Method(STRICT, STRICT, buffer=10**6).buffer_for(size) <= size + 1
+    bands = Skybands(Method(STRICT, STRICT, buffer=100), 1)
+    bands.add([Wish(1, 50, 50, weight=(1.0,), point=(0.0,)), Wish(1, size, size, weight=(1.0,), point=(0.0,))])
+    assert bands.buffer == (size + 1) // 2, "the shortest window decides"
+    assert Method(STRICT, NONE).filter == NONE
