@@ -37,7 +37,7 @@ demo: $(STAMP) java  ## watch leaderboards over a made-up market
 	@$(BIN)/skyband demo
 
 test: $(STAMP) java lint kafka-jars  ## lint, types and all tests
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 torture: $(STAMP) java  ## kill streams 200 times, and compare what they leave
 	$(BIN)/python -m tests.spark.torture --kills 200

@@ -57,7 +57,7 @@ CLOSING = """\
 ## Left out
 
 The thesis also has GMTI data, moving objects recorded from aircraft; they were not to be had. Its memory is in bytes;
-here it is in events and in places of lists. The experiments of a later paper, STKQF, are run by `skyband bench stkqf`.
+here it is in events and in places of lists. The experiments of a later paper are on [the page of STKQF](stkqf.md).
 """
 
 QUERIES, MICROSECONDS = "queries", "µs per event"
