@@ -189,10 +189,13 @@ class Skybands:
         self.expect(row, wish.population)
         for band in (self.band, self.strainer):
             band[4][row], band[5][row], band[6][row], band[7][row] = 0, FIRST_LIMIT * wish.k, np.inf, NOBODY
+        self._watch_all(row)
+
+    def _watch_all(self, row: int) -> None:
+        """Let a query watch all cells: whatever comes first is among its best."""
         if self.grid is not None:
-            self.bound[row], self.cell[row] = self.grid.cells_of(
-                wish.family, wish.sign, self.point[row], self.weight[row]
-            )
+            found = self.grid.cells_of(int(self.family[row]), self.sign[row], self.point[row], self.weight[row])
+            self.bound[row], self.cell[row] = found
             self.reach[row] = len(self.grid)
             self.watching[:, row >> 6] |= np.uint64(1) << np.uint64(row & 63)
 
@@ -229,17 +232,13 @@ class Skybands:
         numbers = np.arange(self.numbers, self.numbers + len(position))
         given: tuple[npt.NDArray[Any], ...] = (np.ascontiguousarray(x), position, slots.astype(np.int64), numbers)
         rows = [np.concatenate([old, new]) if kept else new for old, new in zip(self.held, given, strict=True)]
-        grid = self.grid
-        low = np.zeros(0) if grid is None else grid.low
-        step = np.zeros(0) if grid is None else grid.step
         most = self.most if self.method.kind == PROBABLE else self.filter_most
         head, self.band, self.strainer, reports = pass_events(
             *rows, 0, kept, self.passed, passed, time, key,
             (self.family, self.sign, self.point, self.weight, self.column), (self.used, self.k, self.size, self.since),
             (self.method.kind, self.method.filter), (self.buffer, self.method.pruning, self.least, most),
             self.band, self.strainer,
-            (low, step, 0 if grid is None else grid.cells, self.bound, self.cell, self.reach, self.watching),
-            self.changes,
+            self._index(), self.changes,
         )  # fmt: skip
         self.numbers += len(position)
         self.passed = max(self.passed, passed, int(position.max(initial=-NOBODY)))
@@ -247,6 +246,10 @@ class Skybands:
             self.held = tuple(column[head:].copy() for column in rows)
         row, slot, kind, at = reports
         return Reports(row, slot, kind, at - kept)
+
+    def _index(self) -> tuple[Any, ...]:
+        low, step, cells = (np.zeros(0), np.zeros(0), 0) if self.grid is None else self.grid.layout()
+        return low, step, cells, self.bound, self.cell, self.reach, self.watching
 
     # What is kept.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from skyband.exhaustive import CPM, SNN, Exhaustive
 from skyband.kernels.topkw import EUCLID
 from skyband.query_grid import Grid
 from skyband.skybands import NONE, PROBABLE, RELAXED, STRICT, Method, Skybands, Wish
@@ -19,16 +20,19 @@ SCORES = {2: 1.0, 3: 2.0, 1: 3.0, 7: 4.0, 5: 5.0, 9: 5.5, 4: 7.0, 8: 7.5, 6: 9.0
 S = [np.nan, *(SCORES[i] for i in range(1, 12))]
 
 
-def steps(method: Method, grid: Grid | None = None) -> tuple[Skybands, list[list[list[int]]], list[float], list[int]]:
+def steps(
+    method: Method, grid: Grid | None = None, engine: type[Skybands] = Skybands
+) -> tuple[Skybands, list[list[list[int]]], list[float], list[int]]:
     """Run the example; return, per step, what band and filter hold, the threshold, and all that was reported."""
-    bands = Skybands(method, dimensions=1, grid=grid)
+    bands = engine(method, dimensions=1, grid=grid)
     bands.add([Wish(k=1, size=6, population=6, family=EUCLID, point=(0.0,), weight=(1.0,))])
     number = np.arange(12)
     rows, thresholds, told = [], [], []
     for i in range(1, 12):
         at = number[i : i + 1]
         told += bands.pass_over(np.array([[S[i]]]), at, at, number, number).slot.tolist()
-        rows.append([band[2][0, : band[4][0]].tolist() for band in (bands.band, bands.strainer)])
+        held = bands.held[2] if engine is Exhaustive else number
+        rows.append([held[band[2][0, : band[4][0]]].tolist() for band in (bands.band, bands.strainer)])
         thresholds.append(float(bands.band[6][0]))
         bands.check()
     return bands, rows, thresholds, told
@@ -98,6 +102,22 @@ def test_table_iii_strict_with_a_strict_filter() -> None:
     ]
     assert bands.held[2].tolist() == [9, 10, 11], "the buffer"
     assert told == [1, 2, 3, 7]
+
+
+@pytest.mark.parametrize(
+    ("kind", "kept", "thresholds"),
+    [
+        (CPM, [[1], [2], [2], [2], [2], [2], [2], [3], [7], [7], [7]], [1, 1, 1, 1, 1, 1, 1, 3, 7, 7, 7]),
+        (SNN, [[1], [2], *[[2, 3]] * 5, [3], [7], [7], [7]], [1, 1, 1, 1, 1, 1, 1, 1, 7, 7, 7]),
+    ],
+)
+def test_table_ii_from_scratch(kind: int, kept: list[list[int]], thresholds: list[int]) -> None:
+    """What each keeps, and its threshold: the score of the worst of the best k when it last looked from scratch."""
+    bands, rows, found, told = steps(Method(kind), engine=Exhaustive)
+    assert [band for band, _ in rows] == kept
+    assert found == [S[i] for i in thresholds]
+    assert told == [1, 2, 3, 7]
+    assert len(bands.kept()) == 6, "the whole window"
 
 
 @pytest.mark.parametrize("kind", [STRICT, RELAXED])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from skyband.exhaustive import CPM, SNN, Exhaustive
 from skyband.kernels.skyband import ENTERED, LEFT, RETURNED
 from skyband.kernels.topkw import ATTRIBUTE, COLUMN, EUCLID, SUM
 from skyband.query_grid import Grid
@@ -22,8 +23,14 @@ METHODS = {
     "rasf": Method(RELAXED, STRICT, buffer=20),
     "rarf": Method(RELAXED, RELAXED, buffer=20),
     "rapf": Method(RELAXED, PROBABLE, buffer=20),
+    "cpm": Method(CPM),
+    "snn": Method(SNN),
 }
 Step = tuple[int, int, int, int]  # at which event, which query, what happened, to which event
+
+
+def engine(method: Method) -> type[Skybands]:
+    return Exhaustive if method.kind in (CPM, SNN) else Skybands
 
 
 def cost(wish: Wish, x: np.ndarray) -> np.ndarray:
@@ -90,7 +97,7 @@ def test_every_step_is_as_defined(seed: int, method: str, indexed: bool) -> None
     grid = Grid.over(x[:30, :-1], cells=5) if indexed else None  # later events leave the known range
     wishes = [wish_of(rng, x, 60) for _ in range(6)]
     since, until = [0, 0, 0, 60, 60, 150], [len(x), 100, len(x), len(x), 150, len(x)]
-    bands = Skybands(METHODS[method], 2, grid, changes=True)
+    bands = engine(METHODS[method])(METHODS[method], 2, grid, changes=True)
     rows: dict[int, int] = {}  # which query a row serves
     found: set[Step] = set()
     number = np.arange(len(x))
@@ -129,7 +136,7 @@ def compacted(bands: Skybands, slot_of: Any, event_of: Any, used: int) -> tuple[
 
 
 def restored(bands: Skybands, wishes: list[Wish], grid: Grid | None) -> Skybands:
-    again = Skybands(bands.method, bands.dimensions, grid, bands.changes)
+    again = type(bands)(bands.method, bands.dimensions, grid, bands.changes)
     again.add(wishes)
     again.load(bands.state())
     return again

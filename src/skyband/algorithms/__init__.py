@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from skyband.algorithms.base import Algorithm
+from skyband.algorithms.cpm import CPM
 from skyband.algorithms.mintopk import MinTopK
 from skyband.algorithms.mtopband import MTopBand
 from skyband.algorithms.mtoplist import MTopList
@@ -19,6 +20,7 @@ from skyband.algorithms.sap import SAP
 from skyband.algorithms.sapf import SAPF
 from skyband.algorithms.sarf import SARF
 from skyband.algorithms.sasf import SASF
+from skyband.algorithms.snn import SNN
 from skyband.algorithms.staircase import Staircase
 from skyband.algorithms.stkqf import STKQF
 from skyband.errors import QueryError
@@ -44,6 +46,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         RASF,
         RARF,
         RAPF,
+        CPM,
+        SNN,
     )
 }
 

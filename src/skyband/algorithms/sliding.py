@@ -28,12 +28,13 @@ class Sliding(InOrder):
     """A band for each query; a new query sees only what comes after it, as in the paper."""
 
     method: ClassVar[Method]
+    engine: ClassVar[type[Skybands]] = Skybands
 
     def keeper(self, first: int) -> Keeper:
         """Make a band per query."""
         members = MetaQuery.of(self.schedules).members
         method = self.method if self.arena.counts else replace(self.method, buffer=0)
-        return Apart([(member, BandKeeper(self.arena, member, method, first)) for member in members])
+        return Apart([(member, BandKeeper(self.engine, self.arena, member, method, first)) for member in members])
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as numbers and arrays, the bands as they are."""
@@ -70,12 +71,14 @@ class BandKeeper(Keeper):
     probabilistic band follows from it, and grows as the logarithm.
     """
 
-    def __init__(self, arena: Arena, schedule: Schedule, method: Method, first: int) -> None:
+    def __init__(
+        self, engine: type[Skybands], arena: Arena, schedule: Schedule, method: Method, first: int
+    ) -> None:  # fmt: skip
         self.arena, self.schedule, self.first, self.seen = arena, schedule, first, 0
         if not method.buffer:
             method = replace(method, buffer=max(schedule.size // BUFFERED, 1))
         self.population = schedule.size if arena.counts else 64
-        self.bands = Skybands(method, dimensions=1)
+        self.bands = engine(method, dimensions=1)
         wish = Wish(schedule.k, schedule.size, self.population, sign=-1.0, point=(0.0,), weight=(1.0,))
         (self.row,) = self.bands.add([wish])
 
