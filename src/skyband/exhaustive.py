@@ -43,7 +43,8 @@ class Exhaustive(Skybands):
     ) -> Reports:  # fmt: skip
         """Take in events, in order of arrival, then let time pass; return what became of the top k of each query."""
         if self.grid is None:
-            self._lay_grid(x)
+            seen = np.concatenate([self.held[0], x]) if len(self.held[1]) else x
+            self._lay_grid(Grid.over(seen[:, : self.dimensions], CELLS))
         kept = len(self.held[1])
         numbers = np.arange(self.numbers, self.numbers + len(position))
         given: tuple[npt.NDArray[Any], ...] = (np.ascontiguousarray(x), position, slots.astype(np.int64), numbers)
@@ -65,13 +66,12 @@ class Exhaustive(Skybands):
         row, at_row, kind, at = reports
         return Reports(row, slot[at_row], kind, at - kept)
 
-    def _lay_grid(self, x: FloatArray) -> None:
-        """Make the grid, and let every query watch all of it."""
-        self.grid = Grid.over(np.concatenate([self.held[0], x])[:, : self.dimensions] if len(self.held[1]) else
-                              x[:, : self.dimensions], CELLS)  # fmt: skip
+    def _lay_grid(self, grid: Grid) -> None:
+        """Take a grid, and let every query watch all of it."""
+        self.grid = grid
         rows = len(self.k)
-        self.bound, self.cell = np.zeros((rows, len(self.grid))), np.zeros((rows, len(self.grid)), np.int64)
-        self.watching = np.zeros((len(self.grid), rows // 64 + 1), np.uint64)
+        self.bound, self.cell = np.zeros((rows, len(grid))), np.zeros((rows, len(grid)), np.int64)
+        self.watching = np.zeros((len(grid), rows // 64 + 1), np.uint64)
         for row in self.used.tolist():
             self._watch_all(row)
 
@@ -108,12 +108,9 @@ class Exhaustive(Skybands):
 
     def load(self, state: dict[str, npt.NDArray[Any]]) -> None:
         """Take over what `state` returned, for the same queries, added in the order of their rows."""
-        if self.grid is None and len(state["grid"]):
+        if len(state["grid"]):
             low, high = state["grid"][:-1].reshape(2, -1)
-            self._lay_grid(np.empty((0, self.dimensions)))
-            self.grid = Grid(low, high, int(state["grid"][-1]))
-            for row in self.used.tolist():
-                self._watch_all(row)
+            self._lay_grid(Grid(low, high, int(state["grid"][-1])))
         super().load(state)
         heard = state["told"].reshape(len(self.used), -1)
         self.told = np.zeros((heard.shape[1], self.watching.shape[1]), np.uint64)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from skyband.errors import TooManyWindows
-from skyband.order import FloatArray, IntArray
+from skyband.order import BoolArray, FloatArray, IntArray
 from skyband.windows import MOST_DUE, NEVER, Schedule, layout, progressions
 
 UNTOUCHED = 2**62
@@ -127,22 +127,20 @@ class Panes:
         """
         if frontier == NEVER or len(self.cuts) == 0:
             return NEVER
-        start = schedule.last_end_of(frontier) - schedule.size
-        while self._is_whole(start, frontier) and self._is_whole(start + schedule.size, frontier):
-            pane = max(int(np.searchsorted(self.cuts, start, side="right")) - 1, 0)
-            if self.depth[pane:].min() < schedule.k or (start < self.cuts[0] and self.forgot):
-                break
-            if start + schedule.size <= self.cuts[0]:
-                return NEVER
-            start -= schedule.slide
-        return start + schedule.slide
+        first, size, slide = int(self.cuts[0]), schedule.size, schedule.slide
+        newest = schedule.last_end_of(frontier) - size
+        starts = newest - slide * np.arange(max((newest + size - first) // slide, 0) + 2)  # back to before all panes
+        pane = np.maximum(np.searchsorted(self.cuts, starts, side="right") - 1, 0)
+        depth = np.minimum.accumulate(self.depth[::-1])[::-1][pane]
+        exact = self._are_whole(starts, frontier) & self._are_whole(starts + size, frontier)
+        exact &= (depth >= schedule.k) & ((starts >= first) | (not self.forgot))
+        return NEVER if exact.all() else int(starts[exact.argmin()]) + slide
 
-    def _is_whole(self, cut: int, frontier: int) -> bool:
-        """Tell whether a window may start or end here: it cuts through no pane that lost events."""
-        if cut > frontier or cut < self.cuts[0]:
-            return True
-        place = int(np.searchsorted(self.cuts, cut, side="right")) - 1
-        return bool(not self.torn[place] if self.cuts[place] == cut else self.depth[place] == UNTOUCHED)
+    def _are_whole(self, cuts: IntArray, frontier: int) -> BoolArray:
+        """Tell where windows may start or end: they cut through no pane that lost events."""
+        place = np.maximum(np.searchsorted(self.cuts, cuts, side="right") - 1, 0)
+        whole = np.where(self.cuts[place] == cuts, ~self.torn[place], self.depth[place] == UNTOUCHED)
+        return np.asarray(whole | (cuts > frontier) | (cuts < self.cuts[0]))
 
     def worst_losses(self, start: IntArray, end: IntArray) -> FloatArray:
         """Return for windows a merit that nothing exceeds which was dropped from their panes."""

@@ -16,6 +16,7 @@ from skyband.kernels.topkw import ATTRIBUTE, EUCLID, SUM
 from skyband.order import FloatArray, IntArray
 
 MOST_CELLS = 20_000
+MOST = 1e150
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,11 @@ class Grid:
             low = np.nanmin(finite, axis=0, initial=np.inf)
             high = np.nanmax(finite, axis=0, initial=-np.inf)
         low, high = np.where(low <= high, low, 0.0), np.where(low <= high, high, 1.0)
+        low, high = np.clip(low, -MOST, MOST), np.clip(high, -MOST, MOST)  # so that widths are finite
         while cells > 1 and cells ** values.shape[1] > MOST_CELLS:
             cells -= 1
-        return cls(low, np.where(high > low, high, low + 1.0), cells)
+        wide = (high - low) / cells > np.spacing(np.abs(low)) + np.spacing(np.abs(high))
+        return cls(low, np.where(wide, high, low + np.maximum(np.abs(low), 1.0)), cells)
 
     def __len__(self) -> int:
         return int(self.cells ** len(self.low))

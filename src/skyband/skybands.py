@@ -298,6 +298,8 @@ class Skybands:
         """Take over what `state` returned, for the same queries, added in the order of their rows."""
         self.numbers, self.passed, width = state["numbers"].tolist()
         self.since[self.used] = state["since"]
+        for row in self.used.tolist():
+            self._watch_all(row)  # until its threshold moves
         held = (state["held_position"], state["held_slot"], state["held_number"])
         self.held = (state["held_x"].reshape(len(held[0]), width), *held)
         for name in ("band", "filter"):

@@ -25,8 +25,8 @@ Workloads* (2011), which compares MinTopK, MTopBand and MTopList, with our `stai
   drawn uniformly. Time is counted in ticks. This run has an event every {step} ticks: {events:,} events, and k is
   divided by {step}. With an event every tick (`--full`) a window of n ticks is the last n events. The general case also
   runs at its real size, over {real_events:,} events, with every algorithm that can do it in minutes.
-- **A run**: events come in batches of 10,000. Each is pushed, then time advances to the next event. The clock runs
-  for these two calls only. Answers are left as references to events, no columns are made of them.
+- **A run**: events come in batches of 100,000 ticks. Each is pushed, then time advances to the next event. The clock
+  runs for these two calls only. Answers are left as references to events, no columns are made of them.
 - **The figure** is microseconds per event, of the fastest run; short runs are repeated, in turn with the others. *kept*
   is the most events kept after any batch.
 - **Same care for all**: every algorithm is compiled with numba, takes the same columns through the same monitor, and

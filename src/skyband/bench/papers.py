@@ -32,7 +32,7 @@ from skyband.monitor import Monitor
 from skyband.order import FloatArray
 from skyband.query import Query, Window
 
-BATCH = 10_000
+BATCH = 100_000  # ticks
 CHECKED = 10  # queries on which all have to agree before they are timed
 USUAL = Patience(0.3, 1, 3)  # with short runs
 USUAL_FOLDER = Path("../shared/data")
@@ -202,13 +202,14 @@ class Run:
 
 
 def feed(
-    monitor: Monitor, stream: Stream, batch: int = BATCH, between: Between | None = None
+    monitor: Monitor, stream: Stream, batch: int | None = None, between: Between | None = None
 ) -> Iterator[tuple[float, Answers]]:
     """Let a monitor take in a stream, batch by batch; yield the seconds of each and its answers.
 
     A batch is pushed, and time advances to the next event. The clock runs for these two, and for what is done
     `between` batches; the rows of answers are left as references to events.
     """
+    batch = batch or max(BATCH // stream.step, 1)
     for low in range(0, stream.table.num_rows, batch):
         part = stream.table.slice(low, batch)
         began = time.perf_counter()
@@ -220,7 +221,7 @@ def feed(
 
 
 def run(
-    algorithm: str, stream: Stream, queries: Sequence[Query], batch: int = BATCH,
+    algorithm: str, stream: Stream, queries: Sequence[Query], batch: int | None = None,
     changing: Callable[[], Between] | None = None,
 ) -> Run:  # fmt: skip
     """Run an algorithm over a stream; what it keeps is counted after each batch, while the clock stands."""

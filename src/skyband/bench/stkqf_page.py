@@ -26,8 +26,8 @@ queries that stay, `stkqf` the framework for queries that come and go, `sap` wit
 - **Sizes**: time is counted in ticks. This run has an event every {step} ticks: {events:,} events (for larger windows
   a quarter more than they hold), and k is divided by {step}. With an event every tick (`--full`) a window of n ticks is
   the last n events.
-- **A run**: events come in batches of 10,000. Each is pushed, then time advances to the next event. The clock runs
-  for these two calls only. Answers are left as references to events, no columns are made of them.
+- **A run**: events come in batches of 100,000 ticks. Each is pushed, then time advances to the next event. The clock
+  runs for these two calls only. Answers are left as references to events, no columns are made of them.
 - **The figure** is microseconds per event, of the fastest run; short runs are repeated, in turn with the others. `sap`
   works for each query apart and takes the first quarter of the events. The data sets other than the first get every
   third value only (with `--full` all).

@@ -4,7 +4,8 @@ CPM/w keeps for each query just its best k. SNN keeps the k-skyband of what came
 has to start from scratch less often. Both let an event in only where it is as good as the threshold; when fewer than k
 are left, the best k are looked for in the grid, from the best cell on.
 
-Events are addressed by their row here, in order of arrival: `ref` has rows, `told` a bit per row and query.
+Events are addressed by their row here, in order of arrival: `ref` has rows, `told` a bit per row and query. `limit`
+says whether a list has all events of its window, as it does while there are fewer than k.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def pass_all(
             k, n = k_of[q], size[q]
             if number[e] < since[q] or p <= now - span_of[q] or c != c or c > threshold[q]:
                 continue
-            if n < k and threshold[q] < np.inf:
+            if n < k and not limit[q]:
                 continue  # it is found from scratch, below
             kth, known = (ref[q, k - 1], mark[q, k - 1] & 2) if n >= k else (np.int64(-1), np.int64(0))
             if kind == SNN:
@@ -112,8 +113,8 @@ def pass_all(
             fullest = max(fullest, size[q])
             if at < 0:
                 continue
-            if threshold[q] == np.inf and size[q] >= k:
-                threshold[q] = cost[q, k - 1]
+            if limit[q] and size[q] >= k:
+                limit[q], threshold[q] = 0, cost[q, k - 1]
                 watch(q, threshold[q], bound, cell, reach, watching)
             if touched_at[q] != e:
                 touched_at[q] = e
@@ -128,7 +129,7 @@ def pass_all(
             q = touched[turn]
             k, gone = k_of[q], now - span_of[q]
             word, bit = q >> 6, np.uint64(1) << np.uint64(q & 63)
-            if size[q] < k and threshold[q] < np.inf:
+            if size[q] < k and not limit[q]:
                 # From scratch: cells in order of what is possible in them, until none can have anything better.
                 one[0], n = q, size[q]
                 for place in range(bound.shape[1]):
@@ -146,7 +147,7 @@ def pass_all(
                                 _, n = add_best(cost, pos, ref, mark, q, n, k, priced[0], position[o], o, m, time, key)
                         o = before[o]
                 size[q] = n
-                threshold[q] = cost[q, k - 1] if n == k else np.inf
+                limit[q], threshold[q] = n < k, cost[q, k - 1] if n == k else np.inf
                 watch(q, threshold[q], bound, cell, reach, watching)
             if count + k > out_query.size:
                 out_query, out_row = longer(out_query, count + k), longer(out_row, count + k)
