@@ -56,9 +56,9 @@ Raw rows: `benchmarks/results/mtops.csv`, versions and machine in `mtops.json` b
 CLOSING = """\
 ## Where staircase is behind
 
-With one slide, hundred windows and short answers (*Arbitrary windows*) the windows end at a hundred different moments of
-each slide. They cut it into as many panes, each with about k events: all of these are kept until the pane is sealed, and
-sorted. MTopBand and MTopList have ten shared views there, and nine of ten events enter none of them.
+With one slide, a hundred windows and short answers (*Arbitrary windows*), the windows end at a hundred different
+moments of each slide. They cut it into as many panes, each with about k events: all of these are kept until the pane is
+sealed, and sorted. MTopBand and MTopList have ten shared views there, and nine of ten events enter none of them.
 
 ## Left out
 

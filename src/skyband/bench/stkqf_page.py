@@ -66,8 +66,8 @@ Raw rows: `benchmarks/results/stkqf.csv`, versions and machine in `stkqf.json` b
 CLOSING = """\
 ## Where staircase is behind
 
-- Where queries are replaced at every slide, STKQF is ahead: it is made for that. A new query of the staircase is analysed
-  against all others, and cuts the panes that there are: about a millisecond for a query.
+- Where queries are replaced at every slide, STKQF is ahead: it is made for that. A new query of the staircase is
+  analysed against all others, and cuts the panes that there are: about a millisecond for a query.
 - Where only answers are timed, MTopBand finds its lists ready; the staircase walks along all that is kept.
 - In some cells with few events per answer it is about as fast as PH-Tree: what is left there is the monitor.
 
