@@ -47,7 +47,7 @@ def test_an_interrupted_run_leaves_nothing(sent: signal.Signals, tmp_path: Path)
         assert [path.suffix for path in (tmp_path / "answers").iterdir()] == [".part"]
         time.sleep(0.5)
         process.send_signal(sent)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=180)
     finally:
         process.kill()
     assert process.returncode == (130 if sent == signal.SIGINT else 143)
