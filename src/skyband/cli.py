@@ -6,6 +6,7 @@ import functools
 import importlib
 import json
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar, cast, get_args
@@ -39,9 +40,15 @@ ENGINES = ("spark", "local")
 
 def main() -> None:
     """Enter here from the shell."""
+    listen()
+    app(prog_name="skyband")
+
+
+def listen() -> None:
+    """End when someone asks for it, by a signal."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end)
-    app(prog_name="skyband")
+    signal.signal(signal.SIGALRM, _end_again)
 
 
 class Ended(BaseException):
@@ -53,7 +60,18 @@ _asked: list[int] = []  # exit codes of those who asked
 
 def _end(number: int, _: object) -> None:
     _asked.append(INTERRUPTED if number == signal.SIGINT else TERMINATED)
+    signal.setitimer(signal.ITIMER_REAL, 1.0)
     raise Ended
+
+
+def _end_again(_: int, __: object) -> None:
+    """Repeat it: an exception is lost where the signal came into a destructor or a callback of other languages' code.
+
+    Not while one is on its way up: what it cleans up must not be cut short.
+    """
+    signal.setitimer(signal.ITIMER_REAL, 1.0)
+    if sys.exc_info()[1] is None:
+        raise Ended
 
 
 def careful(command: Callable[P, R]) -> Callable[P, R]:
@@ -64,6 +82,7 @@ def careful(command: Callable[P, R]) -> Callable[P, R]:
         try:
             return command(*args, **kwargs)
         except BaseException as error:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
             if _asked or isinstance(error, KeyboardInterrupt):  # some modules turn it into other errors on their way
                 typer.echo("interrupted; nothing was written", err=True)
                 raise typer.Exit(_asked[0] if _asked else INTERRUPTED) from None

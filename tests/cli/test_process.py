@@ -56,6 +56,42 @@ def test_an_interrupted_run_leaves_nothing(sent: signal.Signals, tmp_path: Path)
     assert list((tmp_path / "answers").iterdir()) == []
 
 
+LOST = """
+import os, signal, time
+import typer
+from skyband import cli
+
+class Deaf:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.1)  # here the signal is dealt with, and what it raises is lost
+
+@cli.careful
+def command():
+    cli.listen()
+    Deaf()
+    print("goes on", flush=True)
+    try:
+        time.sleep(60)
+    finally:
+        time.sleep(1.5)  # longer than until the next repetition
+        print("cleaned up", flush=True)
+
+try:
+    command()
+except typer.Exit as end:
+    time.sleep(1.5)
+    raise SystemExit(end.exit_code)
+"""
+
+
+def test_an_interrupt_that_gets_lost_is_repeated_but_not_while_it_is_dealt_with() -> None:
+    done = subprocess.run([sys.executable, "-c", LOST], capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == 143, done.stderr
+    assert done.stdout == "goes on\ncleaned up\n"
+    assert done.stderr.endswith("interrupted; nothing was written\n")
+
+
 def peak_memory(tmp_path: Path, files: int, rows: int) -> int:
     """Run over some files and return the most memory that the process had, in bytes."""
     folder = tmp_path / f"in{files}"

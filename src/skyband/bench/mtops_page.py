@@ -156,7 +156,7 @@ an answer if no more came, and nobody can keep fewer. `staircase` also keeps the
         only("general"),
         grid(QUERIES, kept, 0),
     ),
-    "work": Section(
+    "effort": Section(
         "What there is to do",
         """\
 Counted for each cell of the first data set. *MinTopK* has views of each query, *shared* views are those of MTopBand and
