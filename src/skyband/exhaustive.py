@@ -45,10 +45,7 @@ class Exhaustive(Skybands):
         if self.grid is None:
             seen = np.concatenate([self.held[0], x]) if len(self.held[1]) else x
             self._lay_grid(Grid.over(seen[:, : self.dimensions], CELLS))
-        kept = len(self.held[1])
-        numbers = np.arange(self.numbers, self.numbers + len(position))
-        given: tuple[npt.NDArray[Any], ...] = (np.ascontiguousarray(x), position, slots.astype(np.int64), numbers)
-        rows = [np.concatenate([old, new]) if kept else new for old, new in zip(self.held, given, strict=True)]
+        kept, rows = self._behind_held(x, position, slots)
         told = np.zeros((len(rows[1]), self.watching.shape[1]), np.uint64)
         told[:kept, : self.told.shape[1]] = self.told
         slot = rows[2]
@@ -57,7 +54,6 @@ class Exhaustive(Skybands):
             (self.family, self.sign, self.point, self.weight, self.column), (self.used, self.k, self.size, self.since),
             self.method.kind, self.band, self._index(), self.changes,
         )  # fmt: skip
-        self.numbers += len(position)
         self.passed = max(self.passed, passed, int(position.max(initial=-NOBODY)))
         inside = rows[1] > self.passed - int(self.size[self.used].max(initial=0))
         head = int(inside.argmax()) if inside.any() else len(inside)

@@ -228,10 +228,7 @@ class Skybands:
         passed
             Up to which position time passes at the end; never back.
         """
-        kept = len(self.held[1])
-        numbers = np.arange(self.numbers, self.numbers + len(position))
-        given: tuple[npt.NDArray[Any], ...] = (np.ascontiguousarray(x), position, slots.astype(np.int64), numbers)
-        rows = [np.concatenate([old, new]) if kept else new for old, new in zip(self.held, given, strict=True)]
+        kept, rows = self._behind_held(x, position, slots)
         most = self.most if self.method.kind == PROBABLE else self.filter_most
         head, self.band, self.strainer, reports = pass_events(
             *rows, 0, kept, self.passed, passed, time, key,
@@ -240,12 +237,21 @@ class Skybands:
             self.band, self.strainer,
             self._index(), self.changes,
         )  # fmt: skip
-        self.numbers += len(position)
         self.passed = max(self.passed, passed, int(position.max(initial=-NOBODY)))
         if self.method.filter != NONE:
             self.held = tuple(column[head:].copy() for column in rows)
         row, slot, kind, at = reports
         return Reports(row, slot, kind, at - kept)
+
+    def _behind_held(
+        self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray
+    ) -> tuple[int, list[npt.NDArray[Any]]]:
+        """Give new events numbers, and a place behind those that are held; return how many these are, and all columns."""
+        kept = len(self.held[1])
+        numbers = np.arange(self.numbers, self.numbers + len(position))
+        self.numbers += len(position)
+        given: tuple[npt.NDArray[Any], ...] = (np.ascontiguousarray(x), position, slots.astype(np.int64), numbers)
+        return kept, [np.concatenate([old, new]) if kept else new for old, new in zip(self.held, given, strict=True)]
 
     def _index(self) -> tuple[Any, ...]:
         low, step, cells = (np.zeros(0), np.zeros(0), 0) if self.grid is None else self.grid.layout()

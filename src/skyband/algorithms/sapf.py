@@ -2,12 +2,7 @@
 
 Choose it to compare with the paper; `rapf` is the best of this kind.
 
-Guarantees: exact; keeps about k (1 + ln(n/b)) events per query of a stream in random order, a filter of about k
-ln(b/k), and the b most recent events once for all queries. Only the best of the recent ones enter a band at once;
-what they beat k times while it is recent never does.
-
-Invariant: an event that is not in a query's band is beaten by k that leave the window no earlier, or is recent and
-cannot be among the k best before it leaves the buffer.
+Guarantees: exact; `skyband.algorithms.sliding` says what bands behind filters keep, and why nothing is missed.
 
 Examples
 --------
@@ -20,8 +15,7 @@ Examples
 Notes
 -----
 Pripužić, Podnar Žarko and Aberer, *Time- and Space-Efficient Sliding Window Top-k Query Processing*, section 5.
-Candidates of the filter that have left the buffer stay until one of its best leaves it. The buffer has b = 2,000
-events, or a twentieth of a time window, and never more than half of a window (theorem 5.1).
+Candidates of the filter that have left the buffer stay until one of its best leaves it.
 """
 
 from __future__ import annotations

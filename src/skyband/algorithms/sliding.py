@@ -2,6 +2,12 @@
 
 Each query has a band of its own, which is kept up event by event, whether somebody looks or not; a window is answered
 by the top k of the band at its end. `skyband.skybands` has the bands; here they get one score that all queries share.
+
+Bands behind filters keep about k (1 + ln(n/b)) events per query of a stream in random order, a filter of about
+k ln(b/k), and the b most recent events once for all queries. Only the best of the recent ones enter a band at once;
+what they beat k times while it is recent never does. So an event that is not in a query's band is beaten by k that
+leave the window no earlier, or it is recent and cannot be among the k best before it leaves the buffer: that has
+b = 2,000 events, or a twentieth of a time window, and never more than half of a window (theorem 5.1 of the paper).
 """
 
 from __future__ import annotations

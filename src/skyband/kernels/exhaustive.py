@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from skyband.kernels.compiled import jit
-from skyband.kernels.skyband import ENTERED, LEFT, NOBODY, RETURNED, add_strict, find_place, oldest_of, put, take
-from skyband.kernels.topkw import cell_of, find_costs, longer, pop, push, watch, who_watches, wider
+from skyband.kernels.skyband import LEFT, NOBODY, add_strict, find_place, oldest_of, put, take
+from skyband.kernels.topkw import announce, cell_of, find_costs, longer, pop, push, watch, who_watches, wider
 
 CPM, SNN = 3, 4
 
@@ -152,14 +152,9 @@ def pass_all(
             if count + k > out_query.size:
                 out_query, out_row = longer(out_query, count + k), longer(out_row, count + k)
                 out_kind, out_at = longer(out_kind, count + k), longer(out_at, count + k)
+            count = announce(ref, mark, q, min(k, size[q]), changes, out_query, out_row, out_kind, out_at, count, e)
             for i in range(min(k, size[q])):
-                if mark[q, i] & 2 == 0:
-                    if changes or mark[q, i] & 1 == 0:
-                        out_kind[count] = RETURNED if mark[q, i] & 1 else ENTERED
-                        out_query[count], out_row[count], out_at[count] = q, ref[q, i], e
-                        count += 1
-                    mark[q, i] |= 3
-                    told[ref[q, i], word] |= bit
+                told[ref[q, i], word] |= bit
             oldest = oldest_of(pos, q, size[q])
             if oldest != NOBODY and oldest + span_of[q] != due[q]:
                 due[q] = oldest + span_of[q]

@@ -151,6 +151,22 @@ def watch(q: Any, threshold: Any, bound: Any, cell: Any, reach: Any, watching: A
 
 
 @jit
+def announce(
+    ref: Any, mark: Any, q: Any, n: Any, changes: Any, out_query: Any, out_ref: Any, out_kind: Any, out_at: Any,
+    told: Any, e: Any,
+) -> Any:  # fmt: skip
+    """Report those of the first n of a row that are not known to be there yet; return how many reports there are."""
+    for i in range(n):
+        if mark[q, i] & 2 == 0:
+            if changes or mark[q, i] & 1 == 0:
+                out_kind[told] = RETURNED if mark[q, i] & 1 else ENTERED
+                out_query[told], out_ref[told], out_at[told] = q, ref[q, i], e
+                told += 1
+            mark[q, i] |= 3
+    return told
+
+
+@jit
 def pass_events(
     x: Any, position: Any, slot: Any, number: Any, head: Any, begin: Any, now: Any, passed: Any, time: Any, key: Any,
     functions: Any, queries: Any, kinds: Any, settings: Any, band: Any, strainer: Any, grid: Any, changes: Any,
@@ -362,13 +378,7 @@ def pass_events(
             if told + k > out_query.size:
                 out_query, out_slot = longer(out_query, told + k), longer(out_slot, told + k)
                 out_kind, out_at = longer(out_kind, told + k), longer(out_at, told + k)
-            for i in range(min(k, size[q])):
-                if mark[q, i] & 2 == 0:
-                    if changes or mark[q, i] & 1 == 0:
-                        out_kind[told] = RETURNED if mark[q, i] & 1 else ENTERED
-                        out_query[told], out_slot[told], out_at[told] = q, ref[q, i], e
-                        told += 1
-                    mark[q, i] |= 3
+            told = announce(ref, mark, q, min(k, size[q]), changes, out_query, out_slot, out_kind, out_at, told, e)
     return (
         head, (cost, pos, ref, mark, size, limit, threshold, due, heap_key, heap_row, heap),
         (f_cost, f_pos, f_ref, f_mark, f_size, f_limit, f_threshold, f_due, f_heap_key, f_heap_row, f_heap),
