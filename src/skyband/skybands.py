@@ -246,7 +246,7 @@ class Skybands:
     def _behind_held(
         self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray
     ) -> tuple[int, list[npt.NDArray[Any]]]:
-        """Number new events and place them behind those that are held; return how many are held, and all columns."""
+        """Place new events, numbered, behind those that are held; return how many are held, and all columns."""
         kept = len(self.held[1])
         numbers = np.arange(self.numbers, self.numbers + len(position))
         self.numbers += len(position)
