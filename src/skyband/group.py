@@ -280,7 +280,7 @@ class Group:
 
     def _blocks(self, due: Due, picks: Picks) -> list[Block]:
         """Make the answers' columns; queries that emit changes get a block of their own."""
-        changing = np.array([query.emit == "changes" for query in self.queries])[due.query]
+        changing = np.array([query.emits_changes for query in self.queries])[due.query]
         paused = np.array([schedule.paused for schedule in self.schedules])[due.query]
         if not (changing.any() or paused.any()):
             return [self._block(due, picks)] if len(due) else []
@@ -339,10 +339,13 @@ class Group:
 
     def _with_changes(self, block: Block) -> Block:
         """Compare each answer with the one before it."""
-        changes = []
+        changes, emits = [], {query.name: query.emit for query in self.queries}
         for answer in Answers([block], plain=self.plain):
-            before = self.previous.get(answer.query, [])
-            changes.append(difference(before, answer.rows, by_id=self.ranking.distinct is not None))
+            before, emit = self.previous.get(answer.query, []), emits[answer.query]
+            # An id that comes with another event has moved or is updated; as a solution of RSP-QL it is a new one.
+            by_id = self.ranking.distinct is not None and emit == "changes"
+            found = difference(before, answer.rows, by_id=by_id)
+            changes.append([change for change in found if emit in ("changes", change.kind)])
             self.previous[answer.query] = answer.rows
         return replace(block, changes=changes)
 

@@ -299,7 +299,7 @@ class Monitor:
             before = group.previous.get(query.name)
             group.remove(query.name)
             group.add([query], NEVER if self.watermark is None else self.watermark)
-            if before is not None and query.emit == "changes":
+            if before is not None and query.emits_changes:
                 group.previous[query.name] = before
         else:
             self.unregister(query.name)

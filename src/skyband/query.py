@@ -15,7 +15,7 @@ from skyband.expressions import parse as parse_anew
 
 Order = Literal["desc", "asc"]
 Distinct = Literal["best", "latest"]
-Emit = Literal["final", "changes", "early"]
+Emit = Literal["final", "changes", "entered", "left", "early"]
 Closed = Literal["left", "right"]
 
 LARGEST_K = 1_000_000
@@ -168,7 +168,8 @@ class Query:
         ``"desc"``: larger scores are better; ``"asc"``: smaller ones.
     emit
         ``"final"``: each answer when its window closes; ``"changes"``: what entered, left or moved since the answer
-        before; ``"early"``: also provisional answers of windows that are still open.
+        before; ``"entered"`` and ``"left"``: only that part of the changes, as RSP-QL's IStream and DStream;
+        ``"early"``: also provisional answers of windows that are still open.
     select
         Columns of the stream to carry into the answer.
 
@@ -219,6 +220,11 @@ class Query:
     def partition_expression(self) -> Expression | None:
         """The parsed partition, if there is one."""
         return None if self.partition_by is None else parse(self.partition_by)
+
+    @property
+    def emits_changes(self) -> bool:
+        """Whether answers say what changed, or a part of it."""
+        return self.emit in ("changes", "entered", "left")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the query as plain values, as a query file holds it; `from_dict` makes it again.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -122,6 +123,20 @@ def test_changes_fold_back_into_answers(workload: Workload) -> None:
         note(f"{answer.query} {answer.changes}")
         held[answer.query] = fold(held.get(answer.query, []), answer.changes)
         assert held[answer.query] == answer.rows
+
+
+@settings(max_examples=60, deadline=None)
+@given(workload=workloads(most=1))
+@pytest.mark.parametrize("emit", ["entered", "left"])
+def test_entered_and_left_are_the_differences_of_answers(emit: str, workload: Workload) -> None:
+    queries = [query_of(ask, emit=emit) for ask in workload.asks]
+    before: Counter[tuple[Any, ...]] = Counter()
+    for answer in run_through(sb.Monitor(queries, time="t", id="id"), workload):
+        now = Counter((row.partition, row.id, row.time, row.score) for row in answer.rows)
+        rows = [change.row for change in answer.changes]
+        found = Counter((row.partition, row.id, row.time, row.score) for row in rows)
+        assert found == (now - before if emit == "entered" else before - now)
+        before = now
 
 
 @settings(max_examples=60, deadline=None)

@@ -84,7 +84,7 @@ def test_windows_that_cannot_be(arguments: dict[str, Any], message: str) -> None
         ({"window": "1 hour"}, r"window is '1 hour'; give a Window, such as Window\('1 hour', slide='10 minutes'\)"),
         ({"distinct": "yes"}, "distinct is 'yes'; use None, 'best' or 'latest'"),
         ({"order": "down"}, "order is 'down'; use 'desc' or 'asc'"),
-        ({"emit": "all"}, "emit is 'all'; use 'final', 'changes' or 'early'"),
+        ({"emit": "all"}, "emit is 'all'; use 'final', 'changes', 'entered', 'left' or 'early'"),
         ({"select": "price"}, r"select is 'price'; give the names of columns, such as \('price', 'venue'\)"),
         ({"select": ("a", "a")}, "select names 'a' twice"),
         ({"select": ("rank",)}, "select names 'rank', which every answer has a column of its own for"),

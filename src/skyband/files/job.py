@@ -267,7 +267,7 @@ def answer_schema(queries: Sequence[Query], source: Source, algorithm: type[Algo
     partitions = [_partition_type(query, schema) for query in queries if query.partition_by is not None]
     if partitions:
         fields["partition"] = partitions[0] if len(set(partitions)) == 1 else pa.string()
-    if any(query.emit == "changes" for query in queries):
+    if any(query.emits_changes for query in queries):
         fields |= {"change": pa.string(), "previous_rank": pa.int32()}
     fields |= {name: _plain(schema.field(name).type) for query in queries for name in query.select}
     if any(query.emit == "early" for query in queries):
