@@ -20,6 +20,7 @@ from types import ModuleType
 from skyband.algorithms import ALGORITHMS
 from skyband.answer import Answer, Answers, Change, Row
 from skyband.errors import InputError, QueryError, SkybandError, SnapshotError
+from skyband.join import Join
 from skyband.local import run
 from skyband.monitor import Monitor
 from skyband.query import Query, Window
@@ -27,7 +28,7 @@ from skyband.stats import Stats
 
 __version__ = "0.1.0"
 __all__ = [
-    "ALGORITHMS", "Answer", "Answers", "Change", "InputError", "Monitor", "Query", "QueryError", "Row",
+    "ALGORITHMS", "Answer", "Answers", "Change", "InputError", "Join", "Monitor", "Query", "QueryError", "Row",
     "SkybandError", "SnapshotError", "Stats", "Window", "run",
 ]  # fmt: skip
 

@@ -18,6 +18,11 @@ IntArray = npt.NDArray[np.int64]
 SlotArray = npt.NDArray[np.int32]
 BoolArray = npt.NDArray[np.bool_]
 
+NEVER = -(2**62)
+"""A position before every event."""
+ALWAYS = 2**62
+"""A position after every event."""
+
 
 def merit_of(score: FloatArray, order: str) -> FloatArray:
     """Turn scores so that larger is better (and back: the function is its own inverse).

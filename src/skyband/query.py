@@ -12,6 +12,8 @@ from skyband.durations import Duration, microseconds, spoken
 from skyband.errors import QueryError
 from skyband.expressions import Expression
 from skyband.expressions import parse as parse_anew
+from skyband.join import Join
+from skyband.sides import Sides
 
 Order = Literal["desc", "asc"]
 Distinct = Literal["best", "latest"]
@@ -25,6 +27,8 @@ ANSWER_COLUMNS = (
     "query", "window_start", "window_end", "rank", "id", "score", "time",
     "partition", "change", "previous_rank", "provisional", "exact", "why",
 )  # fmt: skip
+JOINED_COLUMNS = ("age", "refreshes", "failures", "stale")
+"""Columns that only the answers of joined queries have, behind the remote value."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +176,10 @@ class Query:
         ``"early"``: also provisional answers of windows that are still open.
     select
         Columns of the stream to carry into the answer.
+    join
+        Remote data to join with; its service's name is then a column of `score` and `where`. Each id counts once, with
+        its latest event of the window, or with the aggregates that the score may then have: ``count(*)``, ``sum(x)``,
+        ``max(x)``, ``min(x)``, ``avg(x)``.
 
     Examples
     --------
@@ -194,22 +202,26 @@ class Query:
     order: Order = field(kw_only=True, default="desc")
     emit: Emit = field(kw_only=True, default="final")
     select: tuple[str, ...] = field(kw_only=True, default=())
+    join: Join | None = field(kw_only=True, default=None)
 
     def __post_init__(self) -> None:
         if isinstance(self.select, list):
             object.__setattr__(self, "select", tuple(self.select))
         problems = [*_value_problems(self), *_choice_problems(self), *_select_problems(self.select)]
+        joined = self.join is not None
         for what in ("score", "where", "partition_by"):
             text = getattr(self, what)
             if text is not None or what == "score":
-                problems += _expression_problems(what, text)
+                problems += _expression_problems(what, text, aggregates=joined and what == "score")
+        if joined:
+            problems += _join_problems(self, sound=not problems)
         if problems:
             raise QueryError(problems, self.name if isinstance(self.name, str) else None)
 
     @cached_property
     def score_expression(self) -> Expression:
         """The parsed score."""
-        return parse(self.score)
+        return parse(self.score, aggregates=self.join is not None)
 
     @cached_property
     def where_expression(self) -> Expression | None:
@@ -225,6 +237,13 @@ class Query:
     def emits_changes(self) -> bool:
         """Whether answers say what changed, or a part of it."""
         return self.emit in ("changes", "entered", "left")
+
+    @cached_property
+    def sides(self) -> Sides | None:
+        """The stream's side and the remote one, of a joined query."""
+        if self.join is None:
+            return None
+        return Sides.of(self.join.service, self.score_expression, self.where_expression)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the query as plain values, as a query file holds it; `from_dict` makes it again.
@@ -246,6 +265,7 @@ class Query:
             "order": self.order,
             "emit": self.emit,
             "select": list(self.select),
+            "join": None if self.join is None else self.join.as_dict(),
         }
         return {key: value for key, value in given.items() if value not in (None, 0, [])}
 
@@ -271,6 +291,11 @@ class Query:
             except QueryError as error:
                 problems += error.problems
         rest = {key: given[key] for key in _KEYS if key in given and key not in _WINDOW_KEYS}
+        if not isinstance(rest.get("join"), Join | None):
+            try:
+                rest["join"] = Join.from_dict(rest["join"])
+            except QueryError as error:
+                raise QueryError([*problems, *error.problems], name) from None
         try:
             query = cls(**{"name": "?", "k": 1, "score": "1", **rest}, window=window or Window(1))
         except QueryError as error:
@@ -283,7 +308,7 @@ class Query:
 _WINDOW_KEYS = ("size", "slide", "offset", "closed")
 _KEYS = (
     "name", "k", "size", "slide", "offset", "closed", "score", "where", "partition_by",
-    "distinct", "order", "emit", "select",
+    "distinct", "order", "emit", "select", "join",
 )  # fmt: skip
 
 
@@ -327,12 +352,50 @@ def _select_problems(select: Sequence[str]) -> list[str]:
     return problems
 
 
-def _expression_problems(what: str, text: Any) -> list[str]:
+def _join_problems(query: Query, sound: bool) -> list[str]:
+    """List what a joined query cannot have; `sound`: its expressions can be read."""
+    join = query.join
+    if not isinstance(join, Join):
+        return [f"join is {join!r}; give a Join, such as Join('followers', budget=10)"]
+    problems = []
+    if isinstance(query.window, Window) and query.window.counts:
+        problems.append("a joined query is answered in time, and its window counts events; give a window of time")
+    if query.distinct == "best":
+        problems.append("a joined query ranks ids, each with its latest event; leave distinct='best' out")
+    if query.partition_by is not None:
+        problems.append("a joined query has one ranking; leave partition_by out, or make a query for each part")
+    if query.emit == "early":
+        problems.append("each answer of a joined query costs refreshes; use emit='final' or 'changes'")
+    taken = (*ANSWER_COLUMNS, *JOINED_COLUMNS, *query.select)
+    if join.service in taken:
+        problems.append(f"the service is called {join.service!r}, which is a column of the answer; call it otherwise")
+    if clash := [column for column in query.select if column in JOINED_COLUMNS]:
+        problems.append(
+            f"select names {', '.join(map(repr, clash))}, which joined answers have a column of their own for"
+        )
+    if not sound or problems:
+        return problems
+    try:
+        sides = query.sides
+    except QueryError as error:
+        return list(error.problems)
+    assert sides is not None
+    policy, filtered = join.policy_for(sides.condition is not None), sides.condition is not None
+    if filtered and not policy.whole_window:
+        problems.append(f"the policy {policy.name!r} is for rankings, and the condition compares {join.service!r}; "
+                        "choose 'Filter Update', or one that begins with WSJ")  # fmt: skip
+    if policy.needs_filter and not filtered:
+        problems.append(f"the policy {policy.name!r} is for conditions such as {join.service} > 500; choose another "
+                        "one, such as 'AT-BSM', or add the condition")  # fmt: skip
+    return problems
+
+
+def _expression_problems(what: str, text: Any, aggregates: bool = False) -> list[str]:
     if not isinstance(text, str):
         example = {"score": "price * volume", "where": "price > 10", "partition_by": "venue"}[what]
         return [f"{what} is {text!r}; give an SQL expression as text, such as {example!r}"]
     try:
-        parse(text)
+        parse(text, aggregates=aggregates)
     except QueryError as error:
         return [f"{what}: {problem}" for problem in error.problems]
     return []

@@ -16,13 +16,10 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from skyband.errors import TooManyWindows
-from skyband.order import IntArray
+from skyband.order import ALWAYS, NEVER, IntArray
 from skyband.query import Query
 
-NEVER = -(2**62)
-"""A position before every event."""
-ALWAYS = 2**62
-"""A position after every event."""
+__all__ = ["ALWAYS", "NEVER", "Due", "Layout", "Schedule", "layout", "progressions"]
 MOST_DUE = 20_000_000
 
 

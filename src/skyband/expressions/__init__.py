@@ -45,13 +45,16 @@ from skyband.expressions.vectors import Mask, Values
 __all__ = ["Bound", "Expression", "parse"]
 
 
-def parse(text: str) -> Expression:
+def parse(text: str, *, aggregates: bool = False) -> Expression:
     """Parse one SQL expression.
 
     Parameters
     ----------
     text
         For example ``price * ln(1 + volume)``.
+    aggregates
+        Whether it may hold ``count(*)``, ``sum(x)`` and the like, which whoever allows them takes out before it is
+        bound.
 
     Raises
     ------
@@ -67,7 +70,7 @@ def parse(text: str) -> Expression:
     ...
     skyband.errors.ExpressionError: the function rand() is not allowed (did you mean round?); ...
     """
-    return Expression(text, parse_tree(text))
+    return Expression(text, parse_tree(text, aggregates))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ MAX_LENGTH = 10_000
 # sqlglot needs about 23 Python frames per bracket, and Python allows 1,000 in all.
 MAX_BRACKETS = 30
 MAX_DEPTH = 100
+AGGREGATES = ("count", "sum", "max", "min", "avg")
 
 ALLOWED = (
     "allowed are columns, literals, + - * / % || = <> < <= > >= <=>, AND, OR, NOT, IS [NOT] NULL, BETWEEN, "
@@ -54,8 +55,10 @@ class _Dialect(Spark):  # type: ignore[misc]
             raise ParseError(str(start.text), [{"line": start.line, "col": start.col, "highlight": start.text}])
 
 
-def parse_tree(text: str) -> Node:
+def parse_tree(text: str, aggregates: bool = False) -> Node:
     """Parse one expression, or raise an ExpressionError that says what and where.
+
+    With `aggregates`, count, sum, max, min and avg become calls too; nothing can evaluate these but who asked for them.
 
     Examples
     --------
@@ -71,7 +74,7 @@ def parse_tree(text: str) -> Node:
         message = "the expression holds half a character (a lone surrogate)"
         raise ExpressionError(message, text.encode(errors="replace").decode(), error.start) from None
     try:
-        return _Reader(text).read()
+        return _Reader(text, aggregates).read()
     except RecursionError:
         message = f"the expression is nested too deeply; at most {MAX_DEPTH} levels are allowed"
         raise ExpressionError(message, text) from None
@@ -80,8 +83,8 @@ def parse_tree(text: str) -> Node:
 class _Reader:
     """Reads one text; knows it for the errors' sake."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, text: str, aggregates: bool) -> None:
+        self.text, self.aggregates = text, aggregates
 
     def read(self) -> Node:
         dialect = _Dialect()
@@ -257,6 +260,8 @@ def _function(reader: _Reader, node: Any, depth: int) -> Node:
     written = node.name if isinstance(node.this, exp.Identifier) else str(node.this)
     name = ALIASES.get(written.lower(), written.lower())
     args = node.expressions
+    if name in AGGREGATES:
+        return _aggregate(reader, node, name, depth)
     name = "ln" if (name, len(args)) == ("log", 1) else name
     function = FUNCTIONS.get(name) or (OPERATORS[name] if name in ALIASES.values() else None)
     if function is None:
@@ -267,6 +272,19 @@ def _function(reader: _Reader, node: Any, depth: int) -> Node:
     if not least <= len(args) <= most:
         count = str(least) if least == most else f"{least} or more" if most == MANY else f"{least} to {most}"
         reader.fail(f"{written}() takes {count} arguments and got {len(args)}", position(node))
+    return Call(name, reader.all(args, depth))
+
+
+def _aggregate(reader: _Reader, node: Any, name: str, depth: int) -> Node:
+    """Read ``count(*)``, ``count(x)``, ``sum(x)`` and the like."""
+    if not reader.aggregates:
+        message = f"the function {name}() is not allowed here: aggregates are for the score of a query with a join"
+        reader.fail(message, position(node))
+    args = node.expressions
+    if name == "count" and len(args) == 1 and isinstance(args[0], exp.Star):
+        return Call(name, ())
+    if len(args) != 1:
+        reader.fail(f"{name}() takes one argument and got {len(args)}", position(node))
     return Call(name, reader.all(args, depth))
 
 

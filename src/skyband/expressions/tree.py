@@ -144,6 +144,8 @@ def _call_to_sql(name: str, nested: list[str], plain: list[str]) -> str:
         case ["switch"]:
             head, *rest = plain
             return _call_to_sql("case", nested, rest).replace("CASE", f"CASE {head}", 1)
+        case ["count"] if not plain:
+            return "count(*)"
         case ["cast", target]:
             return f"CAST({plain[0]} AS {target.upper()})"
     return f"{name}({', '.join(plain)})"

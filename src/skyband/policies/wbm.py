@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from skyband.order import IntArray
+from skyband.order import NEVER, IntArray
 from skyband.policies.base import Candidates, Random
-from skyband.windows import NEVER
 
 
 class WBM:
