@@ -22,15 +22,17 @@ Examples
 Notes
 -----
 Zahmatkesh et al., *When a FILTER Makes the Difference in Continuously Answering SPARQL Queries on Streaming and
-Quasi-Static Linked Data*, section 3. Values that equal the threshold are on neither side, as printed.
+Quasi-Static Linked Data*, section 3. With ``<`` and ``>``, values that equal the threshold are on neither side, as
+printed.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 
 from skyband.errors import InputError, QueryError
-from skyband.joined import Joined
+from skyband.joined import Joined, Score, is_number
 from skyband.maintainer import Maintainer, Moment
 from skyband.order import FloatArray
 from skyband.policies import Policy
@@ -38,6 +40,8 @@ from skyband.remote_join import RemoteJoin
 from skyband.replica import Replica
 from skyband.services import Gateway
 from skyband.whole_window import WholeWindow
+
+_CONDITIONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
 class FilterJoin(RemoteJoin):
@@ -48,7 +52,7 @@ class FilterJoin(RemoteJoin):
     size, slide, offset
         Of the windows, in microseconds.
     condition
-        ``">"`` or ``"<"``.
+        ``">"``, ``">="``, ``"<"`` or ``"<="``.
     threshold
         What remote values are compared with.
     gateway, replica, budget, default, seed
@@ -57,6 +61,10 @@ class FilterJoin(RemoteJoin):
         A name of `skyband.policies.POLICIES`; those that look at the list of a ranking are refused.
     distance
         How near to the threshold a value must be for the `.F` policies (the paper's FDT).
+    k, score, order
+        For an answer that is not a set but ranks the best `k` of those that pass: how many, by which joined score (the
+        remote value where it is left out), and whether larger ones are better (``"desc"``) or smaller ones
+        (``"asc"``).
     """
 
     def __init__(
@@ -74,23 +82,26 @@ class FilterJoin(RemoteJoin):
         distance: float = 1_000.0,
         default: float | None = None,
         seed: int = 0,
+        k: int | None = None,
+        score: Score | None = None,
+        order: str = "desc",
     ) -> None:
-        if condition not in ("<", ">") or math.isnan(threshold):
-            msg = f"the filter is ?x {condition} {threshold}; compare with a number, by '<' or '>'"
+        if condition not in _CONDITIONS or math.isnan(threshold):
+            msg = f"the filter is ?x {condition} {threshold}; compare with a number, by '<', '<=', '>' or '>='"
             raise QueryError(msg)
         maintainer = Maintainer(gateway, Replica() if replica is None else replica, policy, budget, 0.0, seed)
         if not maintainer.policy.whole_window:
             msg = f"the policy {maintainer.policy.name!r} is for rankings, which have a list; choose another one"
             raise InputError(msg)
-        objects = WholeWindow(size=size, slide=slide, offset=offset, score=_value)
-        moment = Moment(0, objects.windows, threshold=threshold, distance=distance)
+        objects = WholeWindow(size=size, slide=slide, offset=offset, score=score or _value, order=order)
+        moment = Moment(0, objects.windows, order, threshold=threshold, distance=distance)
         super().__init__(objects, maintainer, moment, math.nan if default is None else default, 0)
-        self.condition, self.threshold = condition, threshold
+        self.condition, self.threshold, self.k = condition, threshold, k
 
     def _chosen(self, held: list[Joined]) -> list[Joined]:
-        above = self.condition == ">"
-        through = [one for one in held if (one.value > self.threshold if above else one.value < self.threshold)]
-        return sorted(through, key=lambda one: one.id)
+        passes = _CONDITIONS[self.condition]
+        through = [one for one in held if passes(one.value, self.threshold) and is_number(one.merit)]
+        return sorted(through, key=lambda one: one.id) if self.k is None else through[: self.k]
 
 
 def _value(stream: FloatArray, value: FloatArray) -> FloatArray:  # noqa: ARG001 - a set has no score but the value

@@ -6,7 +6,7 @@ and a gateway, and it shows the one nothing of the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,14 +23,19 @@ from skyband.services import Gateway, Traffic
 class Refreshed:
     """What one evaluation's refreshes brought.
 
-    `changed` holds new values by remote id, NaN where there is none any more. `refreshes` ids were answered, changed or
-    not; `failures` were not.
+    `changed` holds new values by remote id, NaN where there is none any more. The ids of `answered` were refreshed,
+    changed or not; those that `failed` were not.
     """
 
     changed: dict[Id, float] = field(default_factory=dict)
-    refreshes: int = 0
-    failures: int = 0
+    answered: Collection[Id] = ()
+    failed: Collection[Id] = ()
     traffic: Traffic = field(default_factory=Traffic)
+
+    def of(self, elected: Collection[Id]) -> Refreshed:
+        """Return what this is to one of several queries, which had elected some of the ids."""
+        mine = set(elected)
+        return Refreshed(self.changed, mine.intersection(self.answered), mine.intersection(self.failed), self.traffic)
 
 
 @dataclass(frozen=True)
@@ -80,33 +85,32 @@ class Maintainer:
         self._credit = 0.0
         self._random = np.random.default_rng(seed)
 
-    def refresh(self, objects: Sequence[Joined], unknown: Sequence[Id], moment: Moment) -> Refreshed:
-        """Refresh some of the objects, and some of the remote ids of which nothing is known yet.
-
-        Parameters
-        ----------
-        objects
-            Those that have a place, the best first.
-        unknown
-            Remote ids, the most promising first.
-        moment
-            The evaluation.
-        """
-        elected = self._elect(objects, unknown, moment)
-        fetched = self.gateway.fetch(elected, at=moment.now)
+    def refresh(self, elected: Sequence[Id], now: int) -> Refreshed:
+        """Fetch remote ids, and bring the replica up to date."""
+        fetched = self.gateway.fetch(elected, at=now)
         changed: dict[Id, float] = {}
         for name, (value, at) in fetched.late.items():
             changed |= self.take([name], [value], at)
-        changed |= self.take(list(fetched.values), list(fetched.values.values()), moment.now)
-        return Refreshed(changed, len(fetched.values), len(fetched.failed), fetched.traffic)
+        changed |= self.take(list(fetched.values), list(fetched.values.values()), now)
+        return Refreshed(changed, fetched.values.keys(), fetched.failed, fetched.traffic)
 
     def take(self, ids: list[Id], values: list[float], at: int) -> dict[Id, float]:
         """Put values into the replica; return those that were not there before."""
         news = self.replica.put(ids, values, at)
         return {name: value for name, value, new in zip(ids, values, news.tolist(), strict=True) if new}
 
-    def _elect(self, objects: Sequence[Joined], unknown: Sequence[Id], moment: Moment) -> list[Id]:
-        """Return the remote ids to fetch: within the budget, each once, and none that is known not to exist."""
+    def elect(self, objects: Sequence[Joined], unknown: Sequence[Id], moment: Moment) -> list[Id]:
+        """Return the remote ids to fetch: within the budget, each once, and none that is known not to exist.
+
+        Parameters
+        ----------
+        objects
+            Those that have a place, the best first.
+        unknown
+            Remote ids of which nothing is known yet, the most promising first.
+        moment
+            The evaluation.
+        """
         gone = self.gateway.known_missing([*(one.remote for one in objects), *unknown])
         if gone:
             objects = [one for one in objects if one.remote not in gone]

@@ -9,7 +9,7 @@ answer of the same window. A service that is slow, fails or lies makes answers s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -195,23 +195,36 @@ class RemoteJoin:
         now
             The time by which remote values age; `end` where it is left out.
         """
+        now = end if now is None else now
+        elected = self.prepare(end, now)
+        return self.conclude(end, now, self.maintainer.refresh(elected, now))
+
+    def prepare(self, end: int, now: int) -> list[Id]:
+        """Begin an evaluation: return the remote ids that are to be refreshed for it, the most urgent first."""
         window = self.windows.ending(end)
         self.objects.go_to(window)
-        now = end if now is None else now
         self._leave_behind(window)
         self._catch_up()
-        moment = Moment(
-            now, self.windows, self._moment.order, self._moment.k, self._moment.threshold, self._moment.distance
-        )
-        refreshed = self.maintainer.refresh(self.objects.held(), self._unknown(), moment)
+        return self.maintainer.elect(self.objects.held(), self._unknown(), replace(self._moment, now=now))
+
+    def conclude(self, end: int, now: int, refreshed: Refreshed) -> JoinedAnswer:
+        """End it with what was refreshed: return the answer, and leave the window behind."""
+        window = self.windows.ending(end)
         self._apply(refreshed.changed)
         answer = self._answer(window, now, refreshed)
         self.objects.go_to(window + 1)
         return answer
 
+    def skip(self, end: int) -> None:
+        """Leave a window behind that nobody wants an answer of."""
+        window = self.windows.ending(end)
+        self._leave_behind(window)
+        self.objects.go_to(window)
+        self.objects.go_to(window + 1)
+
     def _catch_up(self) -> None:
         """Bring objects up to date with what the replica learnt from others who share it."""
-        held = self.objects.held()
+        held = [*self.objects.held(), *self._waiting.values()]
         known, values = np.array([one.value for one in held]), self._values([one.remote for one in held])
         differ = np.flatnonzero((known != values) & ~(np.isnan(known) & np.isnan(values)))
         self._apply({held[row].remote: float(values[row]) for row in differ.tolist()})
@@ -258,7 +271,7 @@ class RemoteJoin:
         lacking = self.replica.view([one.remote for one in self._waiting.values()]).never.sum() + seen.never.sum()
         return JoinedAnswer(
             start=self.windows.start(window), end=self.windows.end(window), rows=rows,
-            refreshes=refreshed.refreshes, failures=refreshed.failures,
+            refreshes=len(refreshed.answered), failures=len(refreshed.failed),
             stale=sum(row.age != 0 for row in rows), unknown=int(lacking),
             exact=self.maintainer.policy.whole_window and bool((seen.age(now) == 0).all()),
             traffic=refreshed.traffic,
