@@ -19,8 +19,9 @@ from types import ModuleType
 
 from skyband.algorithms import ALGORITHMS
 from skyband.answer import Answer, Answers, Change, Row
-from skyband.errors import InputError, QueryError, SkybandError, SnapshotError
+from skyband.errors import InputError, LanguageError, QueryError, SkybandError, SnapshotError
 from skyband.join import Join
+from skyband.languages import Mapping, parse, parse_sql, to_rspql
 from skyband.local import run
 from skyband.monitor import Monitor
 from skyband.query import Query, Window
@@ -28,8 +29,8 @@ from skyband.stats import Stats
 
 __version__ = "0.1.0"
 __all__ = [
-    "ALGORITHMS", "Answer", "Answers", "Change", "InputError", "Join", "Monitor", "Query", "QueryError", "Row",
-    "SkybandError", "SnapshotError", "Stats", "Window", "run",
+    "ALGORITHMS", "Answer", "Answers", "Change", "InputError", "Join", "LanguageError", "Mapping", "Monitor", "Query",
+    "QueryError", "Row", "SkybandError", "SnapshotError", "Stats", "Window", "parse", "parse_sql", "run", "to_rspql",
 ]  # fmt: skip
 
 

@@ -54,6 +54,49 @@ class ExpressionError(QueryError):
         super().__init__(shown)
 
 
+class LanguageError(QueryError):
+    r"""A text in RSP-QL or SQL that is no query; shows the line, and points into it.
+
+    Parameters
+    ----------
+    message
+        What is wrong and what to do.
+    text
+        The whole text as it was written.
+    position
+        Where in the text, from 0; None when no single place is to blame.
+
+    Attributes
+    ----------
+    line, column
+        The place, from 1; None when no single place is to blame.
+
+    Examples
+    --------
+    >>> error = LanguageError("'?' has no name", "SELECT ?a\nWHERE ?", 16)
+    >>> error.line, error.column
+    (2, 7)
+    >>> print(error)
+    '?' has no name (line 2, column 7)
+        WHERE ?
+              ^
+    """
+
+    def __init__(self, message: str, text: str, position: int | None = None) -> None:
+        self.message, self.text, self.position = message, text, position
+        self.line: int | None = None
+        self.column: int | None = None
+        shown = message
+        if position is not None:
+            begin = text.rfind("\n", 0, position) + 1
+            self.line, self.column = text.count("\n", 0, position) + 1, position - begin + 1
+            whole = text[begin:].split("\n", 1)[0]
+            # Tabs and their kin take one place, so that the caret stands under what is meant.
+            line = "".join(" " if character.isspace() else character for character in whole).rstrip()
+            shown += f" (line {self.line}, column {self.column})\n    {line}\n    {' ' * (self.column - 1)}^"
+        super().__init__(shown)
+
+
 class InputError(SkybandError, ValueError):
     """Data, a file or an option that cannot be used as given."""
 

@@ -17,7 +17,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError
 from sqlglot.tokens import Token, TokenType
 
-from skyband.errors import ExpressionError
+from skyband.errors import ExpressionError, QueryError
 from skyband.expressions.functions import ALIASES, CASTS, FUNCTIONS, MANY, OPERATORS
 from skyband.expressions.tree import FALSE, NULL, TRUE, Call, Column, Literal, Node, Type
 
@@ -33,12 +33,18 @@ ALLOWED = (
 )
 
 
-class _Dialect(Spark):  # type: ignore[misc]
+class Dialect(Spark):  # type: ignore[misc]
+    """Spark's SQL without its functions and statements."""
+
     class Tokenizer(Spark.Tokenizer):  # type: ignore[misc]
+        """Words."""
+
         STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'"]  # as Spark 4 reads 'it''s'
         COMMANDS: ClassVar[set[TokenType]] = set()
 
     class Parser(Spark.Parser):  # type: ignore[misc]
+        """Grammar."""
+
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: Spark.Parser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST")
@@ -74,46 +80,59 @@ def parse_tree(text: str, aggregates: bool = False) -> Node:
         message = "the expression holds half a character (a lone surrogate)"
         raise ExpressionError(message, text.encode(errors="replace").decode(), error.start) from None
     try:
-        return _Reader(text, aggregates).read()
+        return Reader(text, aggregates).read()
     except RecursionError:
         message = f"the expression is nested too deeply; at most {MAX_DEPTH} levels are allowed"
         raise ExpressionError(message, text) from None
 
 
-class _Reader:
+class Reader:
     """Reads one text; knows it for the errors' sake."""
+
+    what = "expression"
 
     def __init__(self, text: str, aggregates: bool) -> None:
         self.text, self.aggregates = text, aggregates
 
     def read(self) -> Node:
-        dialect = _Dialect()
+        """Return the tree of a text that is one expression."""
+        statements = self.statements(Dialect())
+        if len(statements) != 1 or statements[0] is None:
+            self.fail("the expression is empty; comments do not count")
+        return self.convert(statements[0])
+
+    def statements(self, dialect: Dialect) -> list[exp.Expression | None]:
+        """Return what sqlglot makes of the text, or say what it stumbled over."""
         tokens: list[Token] = []
         try:
-            tokens = dialect.tokenize(self.text)
-            self._check_tokens(tokens)
-            statements = dialect.parser().parse(tokens, self.text)
-        except (RecursionError, ExpressionError):
+            tokens = self.checked(dialect.tokenize(self.text))
+            found: list[exp.Expression | None] = dialect.parser().parse(tokens, self.text)
+        except (RecursionError, QueryError):
             raise
         except ParseError as error:
             self._unreadable(error, tokens)
         except Exception:  # a TokenError, or a bug of sqlglot: on "1{:}" it raises an AttributeError
-            self.fail("the expression cannot be read: is every quote closed?")
-        if len(statements) != 1 or statements[0] is None:
-            self.fail("the expression is empty; comments do not count")
-        return self.convert(statements[0])
+            self.fail(f"the {self.what} cannot be read: is every quote closed?")
+        return found
 
     def fail(self, message: str, position: int | None = None) -> NoReturn:
         """Raise the error; what would move the caret to another line is shown as a space."""
         raise ExpressionError(message, re.sub(r"\s", " ", self.text), position) from None
 
-    def _check_tokens(self, tokens: list[Token]) -> None:
-        depth = 0
+    def checked(self, tokens: list[Token]) -> list[Token]:
+        """Return the tokens to read; refuse some."""
         for token in tokens:
             if token.comments:
                 self.fail("comments are not allowed in an expression; remove -- and /* */", token.start)
             if token.token_type is TokenType.SEMICOLON:
                 self.fail("';' is not allowed: an expression is one value, not statements", token.start)
+        self.check_tokens(tokens)
+        return tokens
+
+    def check_tokens(self, tokens: list[Token]) -> None:
+        """Refuse what is read wrongly, and what is nested too deeply."""
+        depth = 0
+        for token in tokens:
             if token.token_type in (TokenType.CHAR, TokenType.VARCHAR):
                 # sqlglot reads VARCHAR(3) as STRING and drops the 3.
                 self.fail("CHAR and VARCHAR are not allowed; write STRING (or back-quote a column)", token.start)
@@ -140,7 +159,7 @@ class _Reader:
     def convert(self, node: exp.Expression, depth: int = 0) -> Node:
         """Rebuild one sqlglot node as ours."""
         if depth > MAX_DEPTH:
-            message = f"the expression is nested too deeply; at most {MAX_DEPTH} levels are allowed"
+            message = f"the {self.what} is nested too deeply; at most {MAX_DEPTH} levels are allowed"
             self.fail(message, position(node))
         handler = _HANDLERS.get(type(node))
         used = {key for key, value in node.args.items() if value not in (None, False, [])}
@@ -150,6 +169,7 @@ class _Reader:
         return Call("not", (result,)) if node.args.get("negate") else result
 
     def all(self, nodes: list[exp.Expression], depth: int) -> tuple[Node, ...]:
+        """Rebuild several."""
         return tuple(self.convert(node, depth) for node in nodes)
 
     def refuse(self, node: exp.Expression) -> NoReturn:
@@ -185,14 +205,14 @@ _NAMES: dict[type, str] = {
 class _Handler(NamedTuple):
     """What may stand in a sqlglot node (anything else in it is refused), and what it becomes."""
 
-    build: Callable[[_Reader, Any, int], Node]
+    build: Callable[[Reader, Any, int], Node]
     keys: frozenset[str]
 
 
 def _call(name: str) -> _Handler:
     """Make a handler of an operator with one or two operands."""
 
-    def build(reader: _Reader, node: Any, depth: int) -> Node:
+    def build(reader: Reader, node: Any, depth: int) -> Node:
         operands = [node.args[key] for key in ("this", "expression") if key in node.args]
         return Call(name, reader.all(operands, depth))
 
@@ -202,7 +222,7 @@ def _call(name: str) -> _Handler:
 def _chain(name: str, kind: type[exp.Expression]) -> _Handler:
     """Make a handler of AND and OR, whose long chains become one call instead of a deep tree."""
 
-    def build(reader: _Reader, node: Any, depth: int) -> Node:
+    def build(reader: Reader, node: Any, depth: int) -> Node:
         operands = [node.expression]
         while isinstance(node.this, kind):
             node = node.this
@@ -212,7 +232,7 @@ def _chain(name: str, kind: type[exp.Expression]) -> _Handler:
     return _Handler(build, frozenset(("this", "expression")))
 
 
-def _column(reader: _Reader, node: Any, _: int) -> Node:
+def _column(reader: Reader, node: Any, _: int) -> Node:
     if not isinstance(node.this, exp.Identifier):
         reader.refuse(node.this)
     if len(node.parts) > 1:
@@ -222,7 +242,7 @@ def _column(reader: _Reader, node: Any, _: int) -> Node:
     return Column(node.name)
 
 
-def _literal(reader: _Reader, node: Any, _: int) -> Node:
+def _literal(reader: Reader, node: Any, _: int) -> Node:
     text = node.this
     if node.is_string:
         return Literal(Type.TEXT, text)
@@ -237,13 +257,13 @@ def _literal(reader: _Reader, node: Any, _: int) -> Node:
     return Literal(Type.NUMBER, repr(value))
 
 
-def _integer(reader: _Reader, node: exp.Expression, value: int) -> Literal:
+def _integer(reader: Reader, node: exp.Expression, value: int) -> Literal:
     if not -(2**63) <= value < 2**63:
         reader.fail(f"the integer {value} does not fit 64 bits; write {value}.0 for a number", position(node))
     return Literal(Type.INTEGER, str(value))
 
 
-def _negative(reader: _Reader, node: Any, depth: int) -> Node:
+def _negative(reader: Reader, node: Any, depth: int) -> Node:
     """Negate; -1 is a literal, so that it stays an integer and so that the smallest one can be written."""
     inner = node.this.unnest()
     if isinstance(inner, exp.Literal) and not inner.is_string and inner.this.isdecimal():
@@ -256,7 +276,7 @@ def _negative(reader: _Reader, node: Any, depth: int) -> Node:
     return Call("neg", (value,))
 
 
-def _function(reader: _Reader, node: Any, depth: int) -> Node:
+def _function(reader: Reader, node: Any, depth: int) -> Node:
     written = node.name if isinstance(node.this, exp.Identifier) else str(node.this)
     name = ALIASES.get(written.lower(), written.lower())
     args = node.expressions
@@ -275,7 +295,7 @@ def _function(reader: _Reader, node: Any, depth: int) -> Node:
     return Call(name, reader.all(args, depth))
 
 
-def _aggregate(reader: _Reader, node: Any, name: str, depth: int) -> Node:
+def _aggregate(reader: Reader, node: Any, name: str, depth: int) -> Node:
     """Read ``count(*)``, ``count(x)``, ``sum(x)`` and the like."""
     if not reader.aggregates:
         message = f"the function {name}() is not allowed here: aggregates are for the score of a query with a join"
@@ -288,7 +308,7 @@ def _aggregate(reader: _Reader, node: Any, name: str, depth: int) -> Node:
     return Call(name, reader.all(args, depth))
 
 
-def _is(reader: _Reader, node: Any, depth: int) -> Node:
+def _is(reader: Reader, node: Any, depth: int) -> Node:
     value = reader.convert(node.this, depth)
     if isinstance(node.expression, exp.Null):
         return Call("is null", (value,))
@@ -297,7 +317,7 @@ def _is(reader: _Reader, node: Any, depth: int) -> Node:
     reader.fail("IS takes [NOT] NULL, TRUE or FALSE", position(node))
 
 
-def _like(reader: _Reader, node: Any, depth: int) -> Node:
+def _like(reader: Reader, node: Any, depth: int) -> Node:
     pattern = node.expression
     if not isinstance(pattern, exp.Literal) or not pattern.is_string:
         reader.fail("the pattern of LIKE must be a text such as 'A%'", position(node))
@@ -306,7 +326,7 @@ def _like(reader: _Reader, node: Any, depth: int) -> Node:
     return Call("like", (reader.convert(node.this, depth), reader.convert(pattern, depth)))
 
 
-def _case(reader: _Reader, node: Any, depth: int) -> Node:
+def _case(reader: Reader, node: Any, depth: int) -> Node:
     subject = node.args.get("this")
     parts = [part for when in node.args["ifs"] for part in (when.this, when.args["true"])]
     default = node.args.get("default")
@@ -314,7 +334,7 @@ def _case(reader: _Reader, node: Any, depth: int) -> Node:
     return Call("switch", (reader.convert(subject, depth), *args)) if subject else Call("case", args)
 
 
-def _if(reader: _Reader, node: Any, depth: int) -> Node:
+def _if(reader: Reader, node: Any, depth: int) -> Node:
     parts = [node.this, node.args["true"], *([node.args["false"]] if node.args.get("false") else [])]
     args = reader.all(parts, depth)
     return Call("case", args if len(args) == 3 else (*args, NULL))
@@ -328,7 +348,7 @@ _CAST_NAMES = {
 }
 
 
-def _cast(reader: _Reader, node: Any, depth: int) -> Node:
+def _cast(reader: Reader, node: Any, depth: int) -> Node:
     target = _CAST_NAMES.get(node.to.this)
     plain = not any(value for key, value in node.to.args.items() if key != "this")
     if target is None or not plain:
@@ -340,7 +360,7 @@ def _cast(reader: _Reader, node: Any, depth: int) -> Node:
     return Call(f"cast {target}", (reader.convert(node.this, depth),))
 
 
-def _handler(build: Callable[[_Reader, Any, int], Node], *keys: str) -> _Handler:
+def _handler(build: Callable[[Reader, Any, int], Node], *keys: str) -> _Handler:
     return _Handler(build, frozenset(keys))
 
 

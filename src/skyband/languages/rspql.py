@@ -1,0 +1,214 @@
+"""RSP-QL: from a text to the queries that it registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rdflib import Variable
+
+from skyband.errors import QueryError
+from skyband.expressions.tree import Column, Node, to_sql
+from skyband.join import Join
+from skyband.languages.clauses import PART_NAMESPACE, Part, Statement, statements
+from skyband.languages.mapping import Mapping
+from skyband.languages.patterns import Match, Path, Patterns, both, needed, present
+from skyband.languages.sparql import algebra
+from skyband.languages.terms import Terms
+from skyband.query import LARGEST_K, Order, Query
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A query, and what its text says of the stream.
+
+    Parameters
+    ----------
+    query
+        The query.
+    stream
+        The IRI of the stream.
+    id
+        The column of ids.
+    paths
+        The columns of the window's pattern, by the predicates that lead to them from the subject.
+    """
+
+    query: Query
+    stream: str
+    id: str
+    paths: dict[Path, str]
+
+
+def read(text: str, mapping: Mapping | None = None) -> list[Registered]:
+    """Read all queries of a text.
+
+    Raises
+    ------
+    LanguageError
+        For the first thing that is wrong; it says where.
+    """
+    mapping = mapping or Mapping()
+    try:
+        return [_Reading(statement, mapping).read() for statement in statements(text, mapping.prefixes)]
+    except RecursionError:
+        msg = "the query is nested too deeply"
+        raise QueryError(msg) from None
+
+
+class _Reading:
+    """Reads one statement."""
+
+    def __init__(self, statement: Statement, mapping: Mapping) -> None:
+        self.statement, self.mapping, self.fail = statement, mapping, statement.text.fail
+        self.terms = Terms(statement, mapping.defined)
+
+    def read(self) -> Registered:
+        statement, known = self.statement, self.statement.prefixes
+        window = self._window()
+        whole = algebra(statement)
+        pattern, limit, order = _unwrapped(whole.p)
+        parts = {f"{PART_NAMESPACE}{number}": part for number, part in enumerate(statement.parts)}
+        patterns = Patterns(
+            self.terms, parts,
+            lambda path: self.mapping.column(path, known), lambda iri: str(self.mapping.join(iri, known)["service"]),
+            self.mapping.id,
+        )  # fmt: skip
+        match = patterns.read(pattern)
+        id_ = self._id(patterns, match)
+        if patterns.grouped is not None and patterns.remote is None:
+            self.terms.fail(
+                "GROUP BY and aggregates are supported in queries that join a SERVICE only", "GROUP", "COUNT", "SUM"
+            )
+        score, direction, k = self._ranking(order, limit, match, patterns)
+        where = both(match.where)
+        implied = needed(score) | needed(where)
+        where = both(
+            [*match.where, *(present(column) for column in dict.fromkeys(match.needs) if column not in implied)]
+        )
+        query = self._query(
+            k=k, score=to_sql(score), window=window.window, where=None if where is None else to_sql(where),
+            order=direction, distinct=statement.distinct, emit=statement.emit,
+            partition_by=self._partition(match), select=self._select(whole, match, score, id_, patterns),
+            **self._join(patterns, match, id_),
+        )  # fmt: skip
+        return Registered(query, str(window.stream), id_, dict(patterns.paths))
+
+    def _query(self, **given: Any) -> Query:
+        try:
+            return Query(self.statement.name, **given)
+        except QueryError as error:
+            self.fail("; ".join(problem.split("\n")[0] for problem in error.problems), self.statement.head)
+
+    def _window(self) -> Part:
+        """Return the one window that the query is about, wherever it is declared."""
+        used = [part for part in self.statement.parts if part.kind == "window"]
+        for part in used:
+            if part.window is None:
+                declared = self.statement.declared.get(part.iri)
+                if declared is None:
+                    self.fail(
+                        "this window is not declared; write FROM NAMED WINDOW … ON … [RANGE 9m STEP 3m]", part.token
+                    )
+                part.window, part.stream = declared.window, declared.stream
+        names = {(part.iri, part.window, part.stream) for part in used}
+        if len(names) > 1:
+            self.fail("a second window is not supported; a query is about one", used[-1].token)
+        if not used:
+            self.fail("no pattern stands in a WINDOW; write WINDOW :W {?a :b ?c}", self.statement.head)
+        unused = [part for name, part in self.statement.declared.items() if name != used[0].iri]
+        if unused:
+            self.fail("this window is declared and not used", unused[0].token)
+        return used[0]
+
+    def _id(self, patterns: Patterns, match: Match) -> str:
+        """Return the column of ids: the subject's, or what the query groups by."""
+        if patterns.grouped is None or patterns.grouped == str(patterns.subject):
+            return str(patterns.id)
+        key = match.values.get(patterns.grouped)
+        if not isinstance(key, Column):
+            self.terms.fail(f"GROUP BY ?{patterns.grouped}, which is no column of the stream", "GROUP")
+        return key.name
+
+    def _ranking(
+        self, order: list[Any], limit: int | None, match: Match, patterns: Patterns
+    ) -> tuple[Node, Order, int]:
+        """Return the score, the direction, and how many; a set is ranked by the value that is asked for."""
+        remote = patterns.remote
+        if (
+            not order
+            and limit is None
+            and remote is not None
+            and any(remote.column in needed(one) for one in match.where)
+        ):
+            return remote.column, "desc", LARGEST_K
+        if len(order) != 1:
+            found = self.statement.find("ORDER")
+            what = "no ORDER BY" if not order else "more than one ORDER BY condition"
+            self.fail(
+                f"there is {what}, so nothing to rank by; write ORDER BY DESC(?score) LIMIT 10",
+                found or self.statement.head,
+            )
+        if limit is None:
+            self.fail("there is no LIMIT; say how many to rank: LIMIT 10", self.statement.find("ORDER"))
+        direction: Order = "desc" if order[0].order == "DESC" else "asc"
+        return self.terms.convert(order[0].expr, match.values), direction, limit
+
+    def _partition(self, match: Match) -> str | None:
+        token = self.statement.partition
+        return None if token is None else to_sql(self.terms.convert(Variable(token.text[1:]), match.values))
+
+    def _select(self, whole: Any, match: Match, score: Node, id_: str, patterns: Patterns) -> tuple[str, ...]:
+        """Return the columns to carry: what is selected, without what every answer has anyway."""
+        if whole.name == "ConstructQuery":
+            names = [str(term) for triple in whole.template for term in triple if isinstance(term, Variable)]
+        else:
+            names = [str(name) for name in whole.PV]
+        remote = None if patterns.remote is None else patterns.remote.column
+        chosen: dict[str, None] = {}
+        for name in names:
+            value = self.terms.convert(Variable(name), match.values)
+            if value in (remote, Column(id_)) or (value == score and name not in patterns.variables):
+                continue
+            if isinstance(value, Column):
+                chosen[value.name] = None
+            elif sum(token.text[1:] == name for token in self.statement.tokens if token.kind == "variable") < 2:
+                self.terms.fail(
+                    f"?{name} is computed, and no other expression uses it; answers carry the id, the score and "
+                    "columns of the stream",
+                    f"?{name}",
+                )
+        return tuple(chosen)
+
+    def _join(self, patterns: Patterns, match: Match, id_: str) -> dict[str, Any]:
+        remote = patterns.remote
+        if remote is None:
+            return {}
+        on = match.values.get(remote.on)
+        if not isinstance(on, Column) or on == remote.column:
+            self.fail(
+                f"?{remote.on} is in the SERVICE and in no WINDOW, so there is nothing to join by", remote.part.token
+            )
+        if any(remote.column.name.lower() == name.lower() for name in (*patterns.paths.values(), id_)):
+            self.fail(
+                f"the service is called {remote.column.name!r}, as a column of the stream is; say in the mapping, "
+                "under [services], what it is called",
+                remote.part.token,
+            )
+        options = self.mapping.join(remote.part.iri, self.statement.prefixes)
+        try:
+            return {"join": Join.from_dict({**({} if on.name == id_ else {"on": on.name}), **options})}
+        except QueryError as error:
+            self.fail("; ".join(error.problems), remote.part.token)
+
+
+def _unwrapped(pattern: Any) -> tuple[Any, int | None, list[Any]]:
+    """Take LIMIT, the projection and ORDER BY off an algebra."""
+    limit, order = None, []
+    if pattern.name == "Slice":
+        limit, pattern = pattern.length, pattern.p
+    if pattern.name == "Project":
+        pattern = pattern.p
+    if pattern.name == "OrderBy":
+        order, pattern = pattern.expr, pattern.p
+    return pattern, limit, order
