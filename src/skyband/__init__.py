@@ -25,12 +25,14 @@ from skyband.languages import Mapping, parse, parse_sql, to_rspql
 from skyband.local import run
 from skyband.monitor import Monitor
 from skyband.query import Query, Window
+from skyband.remotes import Remote
 from skyband.stats import Stats
 
 __version__ = "0.1.0"
 __all__ = [
     "ALGORITHMS", "Answer", "Answers", "Change", "InputError", "Join", "LanguageError", "Mapping", "Monitor", "Query",
-    "QueryError", "Row", "SkybandError", "SnapshotError", "Stats", "Window", "parse", "parse_sql", "run", "to_rspql",
+    "QueryError", "Remote", "Row", "SkybandError", "SnapshotError", "Stats", "Window", "parse", "parse_sql", "run",
+    "to_rspql",
 ]  # fmt: skip
 
 

@@ -33,6 +33,9 @@ def moment_of(microseconds: int) -> Moment:
 class Row:
     """One ranked event of an answer; selected columns are attributes as well.
 
+    A row of a joined query also has the remote value, by the name of its service, and the `age` of that value: how many
+    microseconds before the answer it was learnt, None where it is a default.
+
     Examples
     --------
     >>> row = Row(1, "SPY", 9.5, 1_000, None, {"price": 140.0})
@@ -46,6 +49,7 @@ class Row:
     time: Moment
     partition: Any = None
     values: Mapping[str, Any] = field(default_factory=dict)
+    age: int | None = field(default=None, compare=False)
 
     def __getattr__(self, name: str) -> Any:
         values = object.__getattribute__(self, "values")
@@ -73,7 +77,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Events:
-    """Events that answers show, column by column, each once."""
+    """Events that answers show, column by column, each once; those of joined queries with their remote values."""
 
     id: IntArray | pa.Array
     score: FloatArray
@@ -81,6 +85,24 @@ class Events:
     part: IntArray | None
     partition: pa.Array | None
     payload: pa.Table | None
+    remote: FloatArray | None = None
+    age: IntArray | None = None  # -1 where there is none
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What each answer of a joined query took: ids refreshed and failed, rows stale, objects nothing is known of."""
+
+    service: str
+    refreshes: IntArray
+    failures: IntArray
+    stale: IntArray
+    unknown: IntArray
+
+    def take(self, chosen: IntArray) -> Spent:
+        """Return only some of the answers."""
+        columns = (self.refreshes, self.failures, self.stale, self.unknown)
+        return Spent(self.service, *(column[chosen] for column in columns))
 
 
 @dataclass(frozen=True)
@@ -106,6 +128,7 @@ class Block:
     provisional: bool = False
     changes: Sequence[Sequence[Change]] | None = None
     why: str | None = None
+    spent: Spent | None = None
 
     @cached_property
     def id(self) -> IntArray | pa.Array:
@@ -142,6 +165,16 @@ class Block:
         carried = self.events.payload
         return carried if carried is None or self.place is None else carried.take(pa.array(self.place))
 
+    @cached_property
+    def remote(self) -> FloatArray | None:
+        """The remote value of each row, of a joined query."""
+        return None if self.events.remote is None else self._column(self.events.remote)
+
+    @cached_property
+    def age(self) -> IntArray | None:
+        """How old that is, in microseconds; -1 where it is a default."""
+        return None if self.events.age is None else self._column(self.events.age)
+
     def take(self, chosen: IntArray) -> Block:
         """Return only some of the answers, as whole answers where changes were asked for."""
         sizes = np.diff(self.offsets)[chosen]
@@ -150,6 +183,7 @@ class Block:
         return replace(
             self, query=self.query[chosen], start=self.start[chosen], end=self.end[chosen], exact=self.exact[chosen],
             offsets=np.concatenate([[0], ends]), changes=None,
+            spent=None if self.spent is None else self.spent.take(chosen),
             place=(rows if self.place is None else self.place[rows]).astype(np.int32),
         )  # fmt: skip
 
@@ -163,7 +197,7 @@ class Answer:
 
     `exact` says whether the answer is; if not, `why` says why not. `provisional` marks a window that is still
     open. `watermark` and `batch` say from which prefix of the input the answer is. Rows are made when first
-    asked for.
+    asked for. What a joined query took for it (`refreshes`, `failures`, `stale`, `unknown`) is None for others.
     """
 
     block: Block = field(repr=False)
@@ -203,6 +237,26 @@ class Answer:
         return self.block.provisional
 
     @property
+    def refreshes(self) -> int | None:
+        """How many remote ids were refreshed for this answer, changed or not."""
+        return None if self.block.spent is None else int(self.block.spent.refreshes[self.index])
+
+    @property
+    def failures(self) -> int | None:
+        """How many remote ids were asked for in vain."""
+        return None if self.block.spent is None else int(self.block.spent.failures[self.index])
+
+    @property
+    def stale(self) -> int | None:
+        """How many rows have a remote value that is older than this answer."""
+        return None if self.block.spent is None else int(self.block.spent.stale[self.index])
+
+    @property
+    def unknown(self) -> int | None:
+        """How many objects of the window there are of whose remote value nothing is known yet."""
+        return None if self.block.spent is None else int(self.block.spent.unknown[self.index])
+
+    @property
     def changes(self) -> Sequence[Change]:
         """What entered, left, moved or was updated since the answer before (for ``emit="changes"``)."""
         return () if self.block.changes is None else self.block.changes[self.index]
@@ -220,8 +274,13 @@ class Answer:
         values: list[dict[str, Any]] = [{}] * len(ids)
         if names and block.payload is not None:
             values = block.payload.select(list(names)).slice(low, high - low).to_pylist()
+        ages: list[int | None] = [None] * len(ids)
+        if block.spent is not None and block.remote is not None and block.age is not None:
+            pairs = zip(block.remote[low:high].tolist(), values, strict=True)
+            values = [{block.spent.service: value, **carried} for value, carried in pairs]
+            ages = [None if age < 0 else age for age in block.age[low:high].tolist()]
         ranks = np.arange(len(ids)) if block.part is None else rank_in_runs(block.part[low:high])
-        columns = ((ranks + 1).tolist(), ids, block.score[low:high].tolist(), times, partition, values)
+        columns = ((ranks + 1).tolist(), ids, block.score[low:high].tolist(), times, partition, values, ages)
         return [Row(*row) for row in zip(*columns, strict=True)]
 
     def _moment(self, value: int, counts: bool) -> Moment:
@@ -324,6 +383,7 @@ class Answers(Sequence[Answer]):
         Returns
         -------
         Columns `query, window_start, window_end, rank, id, score, time`, then `partition`, `change` and
-        `previous_rank` where a query has them, then the selected columns. Windows without rows do not show.
+        `previous_rank` where a query has them, then the selected columns; of joined queries the remote value, by the
+        name of its service, its `age`, `refreshes`, `failures` and `stale`. Windows without rows do not show.
         """
         return as_table(self, quality)

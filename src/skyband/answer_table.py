@@ -51,6 +51,9 @@ def _rows(block: Block) -> tuple[pa.Table, IntArray]:
         columns["partition"] = block.partition
     if block.payload is not None:
         columns |= {name: block.payload[name] for name in _selected(block, range(len(block.names)))}
+    if block.spent is not None and block.age is not None:
+        columns[block.spent.service] = pa.array(block.remote, from_pandas=True)
+        columns["age"] = pa.array(block.age, mask=np.less(block.age, 0))
     return _with_windows(block, answer, columns), sizes
 
 
@@ -74,6 +77,10 @@ def _change_rows(block: Block) -> tuple[pa.Table, IntArray]:
         for name in _selected(block, range(len(block.names))):
             kind = block.payload.schema.field(name).type
             columns[name] = pa.array([change.row.values.get(name) for change in flat], kind)
+    if block.spent is not None:
+        service = block.spent.service
+        columns[service] = pa.array([change.row.values.get(service) for change in flat], pa.float64())
+        columns["age"] = pa.array([change.row.age for change in flat], pa.int64())
     return _with_windows(block, np.repeat(np.arange(len(sizes)), sizes), columns), sizes
 
 
@@ -86,6 +93,10 @@ def _with_windows(block: Block, answer: IntArray, columns: dict[str, Any]) -> pa
     names = pa.array(list(block.names), pa.string())
     query = pa.DictionaryArray.from_arrays(pa.array(block.query[answer].astype(np.int32)), names)
     exact = block.exact[answer]
+    if block.spent is not None:
+        spent = block.spent
+        taken = {"refreshes": spent.refreshes, "failures": spent.failures, "stale": spent.stale}
+        columns |= {name: pa.array(values[answer]) for name, values in taken.items()}
     return pa.table(
         {
             "query": query.cast(pa.string()),

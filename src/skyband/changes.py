@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from skyband.answer import Change, Row
 
 
@@ -54,6 +56,26 @@ def fold(before: Sequence[Row], changes: Sequence[Change]) -> list[Row]:
         if change.rank is not None:
             rows[change.row.partition, change.rank] = change.row
     return sorted(rows.values(), key=_place)
+
+
+def as_table(rows: Sequence[Row]) -> pa.Table:
+    """Return rows as a table, for snapshots."""
+    return pa.Table.from_pylist(
+        [
+            {"rank": row.rank, "id": row.id, "score": row.score, "time": row.time, "partition": row.partition}
+            | {f"value/{name}": value for name, value in row.values.items()}
+            for row in rows
+        ]
+    )
+
+
+def as_rows(table: pa.Table) -> list[Row]:
+    """Return the rows of a table."""
+    rows = []
+    for given in table.to_pylist():
+        values = {name.removeprefix("value/"): given.pop(name) for name in list(given) if name.startswith("value/")}
+        rows.append(Row(**given, values=values))
+    return rows
 
 
 def _names(rows: Sequence[Row], by_id: bool) -> list[Hashable]:

@@ -167,6 +167,7 @@ def run_(
         late=late,
         rejected=rejected,
         overwrite=overwrite,
+        services=file.services,
     )
     console = Console(stderr=True)
     with Bar(console, quiet) as bar:
@@ -236,7 +237,8 @@ def explain(
     algorithm: Annotated[str, typer.Option(help="See 'skyband algorithms'.")] = DEFAULT_ALGORITHM,
 ) -> None:
     """Say which queries share what, and what is kept; needs no data."""
-    typer.echo(Monitor(load(queries).queries, algorithm=algorithm).explain())
+    file = load(queries)
+    typer.echo(Monitor(file.queries, algorithm=algorithm, services=file.services).explain())
 
 
 # The queries of a stream.

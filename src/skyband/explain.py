@@ -8,15 +8,16 @@ import numpy as np
 
 from skyband.durations import spoken
 from skyband.group import Group
+from skyband.joined_query import JoinedQuery
 from skyband.panes import Panes
 from skyband.query import Query
 from skyband.skyline import Case
 from skyband.windows import Schedule
 
 
-def explain(groups: Sequence[Group], algorithm: str) -> str:
-    """Describe the groups of a monitor, one paragraph each."""
-    count = sum(len(group.queries) for group in groups)
+def explain(groups: Sequence[Group], algorithm: str, joins: Sequence[JoinedQuery] = ()) -> str:
+    """Describe the groups of a monitor, one paragraph each, then its joined queries."""
+    count = sum(len(group.queries) for group in groups) + len(joins)
     lines = [
         f"{count} {_plural('query', count)} in {len(groups)} {_plural('group', len(groups))}, algorithm {algorithm!r}"
     ]
@@ -29,7 +30,27 @@ def explain(groups: Sequence[Group], algorithm: str) -> str:
         lines += [f"  {line}" for line in group.algorithm.explain(moment)]
         stats = group.stats()
         lines.append(f"  keeps {stats.kept:,} of {stats.events:,} events now; at most {stats.bound:,}")
+    for one in joins:
+        lines += ["", f"joined: {one}", *(f"  {line}" for line in _join_lines(one))]
     return "\n".join(lines)
+
+
+def _join_lines(one: JoinedQuery) -> list[str]:
+    """Say what a joined query asks of whom, and what it keeps."""
+    join, sides, remote = one.query.join, one.sides, one.remote
+    assert join is not None
+    policy = join.policy_for(sides.condition is not None)
+    budget = "no bound" if join.budget is None else f"at most {join.budget:,} refreshes an answer"
+    shared = "" if remote.budget is None else f", {remote.budget:,} at one moment with others that share it"
+    counted = f"{', '.join(map(str, sides.aggregates))} of its events" if sides.aggregates else "its latest event"
+    kept = "the whole window" if policy.whole_window else f"a list of the best {one.query.k} + {join.n} of each window"
+    stats = one.stats()
+    return [
+        _query_line(one.query),
+        f"service {join.service!r} by {join.on or 'the id'}: {policy.name}, {budget}{shared}",
+        f"an id counts once, with {counted}; {kept} is kept: {stats.kept:,} objects of {stats.events:,} events now",
+        f"{len(remote.replica):,} remote values are known, {remote.traffic.requests:,} requests were made",
+    ]
 
 
 def clock_time(position: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -13,8 +13,8 @@ import pyarrow as pa
 from skyband.algorithms.base import Algorithm, Columns, Picks, Tally
 from skyband.answer import Answers, Block, Events, Row
 from skyband.arena import Arena
-from skyband.changes import difference
-from skyband.intake import Intake, Ranking, Seen
+from skyband.changes import as_rows, as_table, difference
+from skyband.intake import WARMING_UP, Counts, Intake, Ranking, Seen
 from skyband.keys import Keys
 from skyband.order import BoolArray, IntArray, SlotArray, merit_of
 from skyband.query import Query
@@ -23,18 +23,7 @@ from skyband.skyline import LookBack, Need, scan_for
 from skyband.stats import GroupStats
 from skyband.windows import ALWAYS, NEVER, Due, Schedule, layout
 
-WARMING_UP = "warming up"
 _NO_ROWS = np.empty(0, np.int64)
-
-
-@dataclass
-class Counts:
-    """What a group has seen."""
-
-    events: int = 0
-    rejected: int = 0
-    late: int = 0
-    partly_late: int = 0
 
 
 class Group:
@@ -374,7 +363,7 @@ class Group:
         }
         tables = {f"arena/{name}": table for name, table in self.arena.state().items()}
         tables |= {f"algorithm/{name}": pa.table({"": pa.array(value)}) for name, value in arrays.items()}
-        tables |= {f"previous/{name}": _as_table(rows) for name, rows in self.previous.items()}
+        tables |= {f"previous/{name}": as_table(rows) for name, rows in self.previous.items()}
         for name, keys in (("ids", self.intake.id_keys), ("partitions", self.intake.partitions)):
             tables[f"keys/{name}"] = pa.table({"": pa.array(keys.values.tolist())})
         return meta, tables
@@ -394,7 +383,7 @@ class Group:
         group.algorithm.plan(group.schedules)
         arrays = {name: table[""].to_numpy().copy() for name, table in _under("algorithm/", tables)}
         group.algorithm.restore(meta["algorithm"] | arrays)
-        group.previous = {name: _as_rows(table) for name, table in _under("previous/", tables)}
+        group.previous = {name: as_rows(table) for name, table in _under("previous/", tables)}
         group.intake.id_keys = Keys.of(tables["keys/ids"][""])
         group.intake.partitions = Keys.of(tables["keys/partitions"][""])
         return group
@@ -402,24 +391,6 @@ class Group:
 
 def _under(folder: str, tables: dict[str, pa.Table]) -> list[tuple[str, pa.Table]]:
     return [(name.removeprefix(folder), table) for name, table in tables.items() if name.startswith(folder)]
-
-
-def _as_table(rows: Sequence[Row]) -> pa.Table:
-    return pa.Table.from_pylist(
-        [
-            {"rank": row.rank, "id": row.id, "score": row.score, "time": row.time, "partition": row.partition}
-            | {f"value/{name}": value for name, value in row.values.items()}
-            for row in rows
-        ]
-    )
-
-
-def _as_rows(table: pa.Table) -> list[Row]:
-    rows = []
-    for given in table.to_pylist():
-        values = {name.removeprefix("value/"): given.pop(name) for name in list(given) if name.startswith("value/")}
-        rows.append(Row(**given, values=values))
-    return rows
 
 
 def _choose(picks: Picks, chosen: BoolArray) -> Picks:

@@ -17,6 +17,7 @@ from skyband.order import BoolArray, IntArray, SlotArray, merit_of
 from skyband.query import Distinct, Order, Query
 from skyband.rows import Rows
 
+WARMING_UP = "warming up"
 _NO_ROWS = np.empty(0, np.int64)
 
 
@@ -55,6 +56,16 @@ class Bounds:
     where: Bound | None
     partition_by: Bound | None
     text_ids: bool
+
+
+@dataclass
+class Counts:
+    """What a group has seen."""
+
+    events: int = 0
+    rejected: int = 0
+    late: int = 0
+    partly_late: int = 0
 
 
 @dataclass

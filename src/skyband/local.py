@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -66,6 +66,7 @@ def run(
     batch_rows: int | None = None,
     on_late: Sink | None = None,
     on_rejected: Sink | None = None,
+    services: Mapping[str, Any] | None = None,
 ) -> Run:
     """Answer queries over a bounded source.
 
@@ -90,6 +91,8 @@ def run(
         same.
     on_late, on_rejected
         Called with the rows that missed all their windows, and with those that lack a score, a time or an id.
+    services
+        What joined queries join with, by name: a `skyband.Remote`, a service, or a function from ids to values.
 
     Examples
     --------
@@ -117,6 +120,7 @@ def run(
         time_unit=time_unit,
         on_late=on_late,
         on_rejected=on_rejected,
+        services=services,
     )
     rows = batch_rows or (MOST_ROWS if delay is None else WATERMARKED_ROWS)
     if rows < 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time as clock
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, Self, TypeVar
@@ -19,8 +19,12 @@ from skyband.errors import InputError, QueryError, TooManyWindows
 from skyband.explain import explain
 from skyband.group import Group
 from skyband.intake import Ranking, Seen
+from skyband.joined import Id
+from skyband.joined_query import JoinedQuery, answer_together, remote_of
 from skyband.order import IntArray
 from skyband.query import Query
+from skyband.remotes import Remote, as_remotes
+from skyband.replica import Replica
 from skyband.rows import Rows, Source, TimeUnit, as_batches, microseconds_of, settle_nulls
 from skyband.skyline import LookBack
 from skyband.stats import Stats
@@ -49,6 +53,8 @@ class Monitor:
         The unit of times that are whole numbers ("s", "ms", "us", "ns"); microseconds when left out.
     on_late, on_rejected
         Called with the rows that missed all their windows, and with those that lack a score, a time or an id.
+    services
+        What joined queries join with, by name: a `Remote`, a service, or a function from ids to values.
 
     Examples
     --------
@@ -70,11 +76,14 @@ class Monitor:
         time_unit: TimeUnit | None = None,
         on_late: Sink | None = None,
         on_rejected: Sink | None = None,
+        services: Mapping[str, Any] | None = None,
     ) -> None:
         self.algorithm = algorithms.find(algorithm)
         self.source = Source(time, id, time_unit)
         self.on_late, self.on_rejected = on_late, on_rejected
         self.groups: list[Group] = []
+        self.joins: list[JoinedQuery] = []
+        self.remotes: dict[str, Remote] = as_remotes(services)
         self.order: list[str] = []
         self.schema: pa.Schema | None = None
         self._types: dict[str, pa.DataType] = {}  # of the columns that have held anything
@@ -86,8 +95,15 @@ class Monitor:
 
     # Events in, answers out.
 
-    def push(self, batch: Any) -> Answers:
+    def push(self, batch: Any, *, joined: bool = True) -> Answers:
         """Take in events: an Arrow batch or table, a data frame, or a list of dicts.
+
+        Parameters
+        ----------
+        batch
+            The events.
+        joined
+            Whether joined queries get them too; where not, they get theirs from elsewhere, reduced.
 
         Returns
         -------
@@ -97,10 +113,11 @@ class Monitor:
         blocks: list[Block] = []
         for part in as_batches(batch, MOST_ROWS):
             settled = settle_nulls(part, self._types, self.source, self._carried())
-            self._bind(settled.schema)
+            self._bind(settled.schema, joined)
             self._types |= {f.name: f.type for f in part.schema if f.type != pa.null()}
             rows = Rows(settled, self.source)
             seen = [_naming(group, group.push, rows) for group in self.groups]
+            seen += [one.push(rows) for one in self.joins if joined]
             self._note(rows, seen)
             for group in self.groups:
                 if group.ranking.counts:
@@ -126,21 +143,59 @@ class Monitor:
         if watermark is not None:
             mark = max(microseconds_of(watermark), NEVER if self.watermark is None else self.watermark)
             dues = [_naming(group, group.due, mark) for group in timed]  # raises before anything has changed
+            joined = [(one, _naming(one, one.due, mark)) for one in self.joins]
             self.watermark = mark
             blocks = [block for group, due in zip(timed, dues, strict=True) for block in group.advance(mark, due)]
+            blocks += answer_together(joined)
+            for one in self.joins:
+                one.close(mark)
         blocks += [block for group in self.groups for block in group.early()]
         return self._answers(blocks, began)
 
     def finish(self) -> Answers:
         """Answer every window that contains an event: the input has ended."""
         began = clock.perf_counter()
-        return self._answers([block for group in self.groups for block in group.finish()], began)
+        blocks = [block for group in self.groups for block in group.finish()]
+        joined = [(one, one.rest()) for one in self.joins]
+        blocks += answer_together(joined)
+        for one, due in joined:
+            one.close(int(due.end.max(initial=NEVER)))
+        return self._answers(blocks, began)
+
+    def tell(self, service: str, values: Mapping[Id, float | None], at: int | datetime | None = None) -> None:
+        """Take in changes that the remote side tells by itself; they cost no budget.
+
+        Parameters
+        ----------
+        service
+            The service's name.
+        values
+            By remote id; None where there is no such id any more.
+        at
+            Since when they are true; the watermark where it is left out.
+
+        Examples
+        --------
+        >>> from skyband import Join, Query, Window
+        >>> liked = Query("liked", k=1, score="x + likes", window=Window(10), join=Join("likes", budget=0))
+        >>> monitor = Monitor([liked], time="t", id="name", services={"likes": lambda ids: {}})
+        >>> _ = monitor.push([{"t": 1, "name": "a", "x": 1.0}, {"t": 2, "name": "b", "x": 2.0}])
+        >>> monitor.tell("likes", {"a": 30.0, "b": 20.0}, at=9)
+        >>> [(row.id, row.score, row.age) for row in monitor.advance(10)[0].rows]
+        [('a', 31.0, 1)]
+        """
+        if service not in self.remotes:
+            msg = f"there is no service {service!r}; there are {', '.join(map(repr, self.remotes)) or 'none'}"
+            raise InputError(msg)
+        remote, since = self.remotes[service], self.watermark if at is None else microseconds_of(at)
+        fresh = [np.nan if value is None else float(value) for value in values.values()]
+        remote.replica.put(list(values), fresh, NEVER + 1 if since is None else since)
 
     def declare(self, schema: pa.Schema) -> None:
         """Say which columns the stream has before any event shows them; queries over others are refused."""
         self._bind(schema)
 
-    def _bind(self, schema: pa.Schema) -> None:
+    def _bind(self, schema: pa.Schema, joined: bool = True) -> None:
         if self.schema is not None and schema.equals(self.schema):
             return
         self.source.check(schema)
@@ -152,7 +207,16 @@ class Monitor:
             except InputError as error:
                 raise QueryError(str(error), group.queries[0].name) from None
             group.plain = self.source.is_plain(schema)
+        for one in self.joins if joined else ():
+            self._bind_join(one, schema)
         self.schema = schema
+
+    def _bind_join(self, one: JoinedQuery, schema: pa.Schema) -> None:
+        try:
+            one.side.bind(schema, self.source.id)
+        except InputError as error:
+            raise QueryError(str(error), one.name) from None
+        one.plain = self.source.is_plain(schema)
 
     def _check_types(self, before: pa.Schema, schema: pa.Schema) -> None:
         """Refuse a batch whose columns changed their type where kept events have the old one."""
@@ -169,7 +233,8 @@ class Monitor:
                 raise InputError(msg)
 
     def _carried(self) -> set[str]:
-        return {column for group in self.groups for column in group.intake.select}
+        grouped = {column for group in self.groups for column in group.intake.select}
+        return grouped.union(*(one.query.select for one in self.joins))
 
     def _note(self, rows: Rows, seen: Sequence[Seen]) -> None:
         """Count the batch, and hand its late and rejected rows on."""
@@ -229,6 +294,7 @@ class Monitor:
     def queries(self) -> list[Query]:
         """The queries, in the order in which they were registered."""
         known = {query.name: query for group in self.groups for query in group.queries}
+        known |= {one.name: one.query for one in self.joins}
         return [known[name] for name in self.order]
 
     def register(self, *queries: Query, history: bool = False) -> list[LookBack | None]:
@@ -236,7 +302,7 @@ class Monitor:
 
         A query is exact at once where the kept candidates suffice. Otherwise its answers are flagged "warming up" until
         a whole window has passed, or `fill` has brought what it misses; an answer that can be proven to miss nothing is
-        exact before.
+        exact before. Joined queries always warm up.
 
         Parameters
         ----------
@@ -260,7 +326,7 @@ class Monitor:
 
         Count windows cannot look back: events of the past have no arrival numbers.
         """
-        if query.window.counts or self.newest == NEVER or self.watermark is None:
+        if query.window.counts or query.join is not None or self.newest == NEVER or self.watermark is None:
             return None
         schedule = Schedule.of(query)
         schedule.closed_to = self.watermark
@@ -282,7 +348,11 @@ class Monitor:
             group.fill(None, schedule)
 
     def unregister(self, name: str) -> None:
-        """Stop serving a query."""
+        """Stop serving a query; what is known of the service that it joined with stays."""
+        if any(one.name == name for one in self.joins):
+            self.joins = [one for one in self.joins if one.name != name]
+            self.order.remove(name)
+            return
         group = self._group(name)
         group.remove(name)
         self.order.remove(name)
@@ -291,11 +361,12 @@ class Monitor:
 
     def change(self, query: Query) -> None:
         """Put a query in the place of the one with its name; what is kept serves it as far as it goes."""
-        group, paused = self._group(query.name), self._schedule(query.name).paused
+        paused = self._schedule(query.name).paused
         self._check_ranking([query])
         self._check_columns([query])
         place = self.order.index(query.name)
-        if group is self._find_group(Ranking.of(query), query.select):
+        group = None if any(one.name == query.name for one in self.joins) else self._group(query.name)
+        if group is not None and query.join is None and group is self._find_group(Ranking.of(query), query.select):
             before = group.previous.get(query.name)
             group.remove(query.name)
             group.add([query], NEVER if self.watermark is None else self.watermark)
@@ -320,8 +391,9 @@ class Monitor:
         self._check_ranking(queries)
         self._check_columns(queries)
         missed = [self.look_back(query) for query in queries]
+        joined = [JoinedQuery(query, remote_of(query, self.remotes)) for query in queries if query.join is not None]
         alike: dict[Ranking, list[Query]] = {}
-        for query in queries:
+        for query in [query for query in queries if query.join is None]:
             alike.setdefault(Ranking.of(query), []).append(query)
         mark = NEVER if self.watermark is None else self.watermark
         for ranking, members in alike.items():
@@ -334,6 +406,13 @@ class Monitor:
                     group.plain = self.source.is_plain(self.schema)
                 self.groups.append(group)
             group.add(members, mark)
+        for one in joined:
+            if self.schema is not None:
+                self._bind_join(one, self.schema)
+            one.close(mark)
+            if self.newest != NEVER:
+                one.schedule.exact_from = one.schedule.first_start_from(self.newest + 1)
+        self.joins += joined
         self.order += [query.name for query in queries]
         for query, missing in zip(queries, missed, strict=True):
             if missing is not None:
@@ -361,7 +440,7 @@ class Monitor:
     def _check_ranking(self, queries: Sequence[Query]) -> None:
         """Refuse queries that rank in a way the algorithm does not know."""
         for query in queries:
-            if query.distinct not in self.algorithm.distincts:
+            if query.join is None and query.distinct not in self.algorithm.distincts:
                 able = [a.name for a in algorithms.ALGORITHMS.values() if query.distinct in a.distincts]
                 msg = (
                     f"algorithm {self.algorithm.name!r} ranks events, as its paper does: it has no "
@@ -373,6 +452,9 @@ class Monitor:
         """Refuse queries over columns that the stream, once it is known, does not have."""
         if self.schema is not None:
             for query in queries:
+                if query.join is not None:
+                    self._bind_join(JoinedQuery(query, remote_of(query, self.remotes)), self.schema)
+                    continue
                 if self._find_group(Ranking.of(query), query.select) is not None:
                     continue
                 try:
@@ -388,17 +470,18 @@ class Monitor:
         raise QueryError(msg)
 
     def _schedule(self, name: str) -> Schedule:
-        return next(s for s in self._group(name).schedules if s.name == name)
+        joined = (one.schedule for one in self.joins if one.name == name)
+        return next(joined, None) or next(s for s in self._group(name).schedules if s.name == name)
 
     # Looking inside.
 
     def stats(self) -> Stats:
         """Return the numbers so far."""
-        return replace(self._stats, groups=tuple(group.stats() for group in self.groups))
+        return replace(self._stats, groups=(*(g.stats() for g in self.groups), *(one.stats() for one in self.joins)))
 
     def explain(self) -> str:
         """Say which queries share what, the panes and the staircase, and why."""
-        return explain(self.groups, self.algorithm.name)
+        return explain(self.groups, self.algorithm.name, self.joins)
 
     # Snapshots.
 
@@ -411,19 +494,42 @@ class Monitor:
             "watermark": self.watermark,
             "newest": self.newest,
             "stats": asdict(self._stats),
+            "joins": len(self.joins),
+            "services": list(self.remotes),
         }
         tables = {} if self.schema is None else {"schema": self.schema.empty_table()}
         tables["types"] = pa.schema(list(self._types.items())).empty_table()
-        return snapshot.encode(meta, tables, [group.state() for group in self.groups])
+        states = [group.state() for group in self.groups]
+        states += [one.state() for one in self.joins]
+        states += [remote.replica.state() for remote in self.remotes.values()]
+        return snapshot.encode(meta, tables, states)
 
     @classmethod
-    def restore(cls, blob: bytes, *, on_late: Sink | None = None, on_rejected: Sink | None = None) -> Self:
+    def restore(
+        cls,
+        blob: bytes,
+        *,
+        on_late: Sink | None = None,
+        on_rejected: Sink | None = None,
+        services: Mapping[str, Any] | None = None,
+    ) -> Self:
         """Make a monitor that goes on where `snapshot` was called.
+
+        Parameters
+        ----------
+        blob
+            What `snapshot` returned.
+        on_late, on_rejected
+            As for a new monitor.
+        services
+            What joined queries join with; what was known of them comes from the snapshot.
 
         Raises
         ------
         SnapshotError
             When the bytes are no snapshot, of another version, or damaged.
+        QueryError
+            When a query joins with a service that is not given.
 
         Examples
         --------
@@ -442,10 +548,19 @@ class Monitor:
             time_unit=unit,
             on_late=on_late,
             on_rejected=on_rejected,
+            services=services,
         )
         monitor.order, monitor.watermark, monitor.newest = meta["order"], meta["watermark"], meta["newest"]
         monitor._stats = Stats(**{key: value for key, value in meta["stats"].items() if key != "groups"})
-        monitor.groups = [Group.load(state, monitor.algorithm) for state in groups]
+        replicas = groups[len(groups) - len(meta["services"]) :]
+        for name, state in zip(meta["services"], replicas, strict=True):
+            if name in monitor.remotes:
+                remote = monitor.remotes[name]
+                remote.replica = Replica.load(state, remote.replica.capacity)
+        split = len(groups) - len(replicas) - meta["joins"]
+        monitor.groups = [Group.load(state, monitor.algorithm) for state in groups[:split]]
+        joined = groups[split : split + meta["joins"]]
+        monitor.joins = [JoinedQuery.load(state, monitor.remotes) for state in joined]
         if "schema" in tables:
             monitor._bind(tables["schema"].schema)
         monitor._types = {field.name: field.type for field in tables["types"].schema}
@@ -459,12 +574,13 @@ def _between(batch: pa.RecordBatch, source: Source, schedule: Schedule) -> pa.Re
     return batch.filter(pa.array((time >= low) & (time < schedule.missing_to)))
 
 
-def _naming(group: Group, do: Callable[[T], R], what: T) -> R:
+def _naming(group: Group | JoinedQuery, do: Callable[[T], R], what: T) -> R:
     """Do something with a group; where it has too many windows, name the query that asks for the most."""
     try:
         return do(what)
     except TooManyWindows as error:
-        error.query = min(group.queries, key=lambda query: query.window.slide).name
+        queries = [group.query] if isinstance(group, JoinedQuery) else group.queries
+        error.query = min(queries, key=lambda query: query.window.slide).name
         raise
 
 

@@ -24,6 +24,7 @@ from skyband.replica import Replica
 from skyband.services import Traffic
 
 STALE = "remote values are stale or not known"
+UNSEEN = "remote values of other objects may be stale"
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,9 @@ class JoinedAnswer:
     @property
     def why(self) -> str:
         """Why it is not exact; empty where it is."""
-        return "" if self.exact else STALE
+        if self.exact:
+            return ""
+        return STALE if self.stale or self.unknown else UNSEEN
 
     @property
     def ids(self) -> list[Id]:
@@ -221,6 +224,10 @@ class RemoteJoin:
         self._leave_behind(window)
         self.objects.go_to(window)
         self.objects.go_to(window + 1)
+
+    def ids(self) -> list[Id]:
+        """Return the ids of all objects that are kept."""
+        return [one.id for one in (*self.objects.held(), *self._waiting.values())]
 
     def _catch_up(self) -> None:
         """Bring objects up to date with what the replica learnt from others who share it."""

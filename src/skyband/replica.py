@@ -269,8 +269,15 @@ class Replica:
         return meta, {"ids": pa.table(columns)}
 
     @classmethod
-    def load(cls, state: tuple[dict[str, Any], dict[str, pa.Table]]) -> Replica:
+    def load(cls, state: tuple[dict[str, Any], dict[str, pa.Table]], capacity: int | None = -1) -> Replica:
         """Make a replica again from what `state` returned.
+
+        Parameters
+        ----------
+        state
+            What it returned.
+        capacity
+            Another one than before, if it is given; of too many ids, those that were used last are kept.
 
         Examples
         --------
@@ -280,8 +287,9 @@ class Replica:
         [1.0]
         """
         meta, tables = state
+        replica = cls(meta["capacity"] if capacity == -1 else capacity)
         table = tables["ids"]
-        replica = cls(meta["capacity"])
+        table = table.slice(max(0, table.num_rows - (replica.capacity or table.num_rows)))
         replica.evicted, replica._looks = meta["evicted"], np.array(meta["looks"])
         slots = replica._admit(table["id"].to_pylist())
         for name in _KEPT:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import time as clock
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Protocol
@@ -21,12 +21,15 @@ from skyband.errors import InputError, QueryError
 from skyband.expressions.bind import find_column
 from skyband.files.stream import Stream, read
 from skyband.files.writers import STDOUT, Output, Outputs, check, outputs
+from skyband.joined import Panorama
 from skyband.keys import is_text
 from skyband.local import run
 from skyband.monitor import Monitor, Sink
-from skyband.query import Query
+from skyband.query import JOINED_COLUMNS, Query
+from skyband.remotes import Remote
 from skyband.rows import Source
 from skyband.stats import Stats
+from skyband.stream_side import StreamSide
 
 _PARTITIONS = {
     "integer": pa.int64(),
@@ -51,6 +54,7 @@ class Job:
     late: Path | None = None
     rejected: Path | None = None
     overwrite: bool = False
+    services: Mapping[str, Remote] = field(default_factory=dict)
 
     def check(self) -> None:
         """Refuse what can be seen to be wrong before anything is read."""
@@ -84,8 +88,11 @@ class Job:
     def warm_up(self, first: Sequence[pa.RecordBatch]) -> None:
         """Run the queries over a few of the first rows and forget about it: that loads or compiles the kernels."""
         few = [batch.slice(0, WARM_ROWS) for batch in first]
+        queries = [query for query in self.queries if query.join is None]  # nobody is asked for a trial
+        if not queries:
+            return
         trial = run(
-            self.queries, few, time=self.source.time, id=self.source.id, time_unit=self.source.time_unit,
+            queries, few, time=self.source.time, id=self.source.id, time_unit=self.source.time_unit,
             algorithm=self.algorithm,
         )  # fmt: skip
         log = logging.getLogger("skyband.monitor")
@@ -165,6 +172,7 @@ def execute(job: Job, watch: Watch | None = None) -> Report:
         going = run(
             job.queries, reading, time=job.source.time, id=job.source.id, time_unit=job.source.time_unit,
             watermark=job.watermark, algorithm=job.algorithm, on_late=sinks[0], on_rejected=sinks[1],
+            services=job.services,
         )  # fmt: skip
         reading.monitor = going.monitor
         with closing(reading):
@@ -235,7 +243,7 @@ def used_columns(queries: Sequence[Query], source: Source, schema: pa.Schema) ->
     names = [source.time, source.id]
     for query in queries:
         try:
-            names += _used_by(query, schema)
+            names += _used_by(query, schema) if query.join is None else _used_by_join(query, source, schema)
         except InputError as error:
             problems.append(f"query {query.name!r}: {error}")
     if problems:
@@ -258,6 +266,15 @@ def _used_by(query: Query, schema: pa.Schema) -> list[str]:
     return [*query.select, *(find_column(name, schema).name for name in used)]
 
 
+def _used_by_join(query: Query, source: Source, schema: pa.Schema) -> list[str]:
+    assert query.join is not None
+    assert query.sides is not None
+    on = [] if query.join.on is None else [query.join.on]
+    StreamSide(query.sides, Panorama(1, 1), query.order, query.join.on, query.select).bind(schema, source.id)
+    used = [name for expression in query.sides.expressions for name in expression.columns]
+    return [*query.select, *on, *(find_column(name, schema).name for name in used)]
+
+
 def answer_schema(queries: Sequence[Query], source: Source, algorithm: type[Algorithm], schema: pa.Schema) -> pa.Schema:
     """Return the columns of all answers to queries over a stream, whichever of them come first."""
     window = pa.int64() if queries[0].window.counts else TIME
@@ -270,9 +287,12 @@ def answer_schema(queries: Sequence[Query], source: Source, algorithm: type[Algo
     if any(query.emits_changes for query in queries):
         fields |= {"change": pa.string(), "previous_rank": pa.int32()}
     fields |= {name: _plain(schema.field(name).type) for query in queries for name in query.select}
+    joined = [query.join.service for query in queries if query.join is not None]
+    if joined:
+        fields |= dict.fromkeys(joined, pa.float64()) | dict.fromkeys(JOINED_COLUMNS, pa.int64())
     if any(query.emit == "early" for query in queries):
         fields["provisional"] = pa.bool_()
-    if not algorithm.exact:
+    if joined or not algorithm.exact:
         fields |= {"exact": pa.bool_(), "why": pa.string()}
     return pa.schema(list(fields.items()))
 

@@ -1,0 +1,114 @@
+"""Services where queries run: how each is asked, what is known of it here, and how queries share what may be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from skyband.errors import InputError
+from skyband.joined import Id
+from skyband.replica import Replica
+from skyband.rows import microseconds_of
+from skyband.services import Gateway, Limits, Service, Traffic
+
+
+class Remote:
+    """A service, and the local copy of what it said: shared by all queries that join with it.
+
+    Parameters
+    ----------
+    service
+        Anything of `skyband.services`, anything with a ``fetch(ids)``, or a function from ids to values.
+    limits
+        How it may be asked.
+    known
+        What is known of it beforehand, by id; the copy is filled as ids are fetched.
+    as_of
+        When that was true.
+    capacity
+        How many ids the copy holds at most; then those that were used least recently are forgotten. None for all.
+    budget
+        How many ids may be refreshed at one moment for all queries together; None leaves it to the queries' own
+        budgets. Where they want more, they take turns, each with its most urgent first: who needs less leaves
+        the rest to the others.
+
+    Examples
+    --------
+    >>> followers = {"ann": 900, "bob": 800}
+    >>> remote = Remote(lambda ids: {name: followers.get(name) for name in ids}, known={"ann": 850.0}, budget=3)
+    >>> remote
+    <remote data, 1 ids known>
+    """
+
+    def __init__(
+        self,
+        service: Service | Callable[[Sequence[Id]], Mapping[Any, Any]],
+        *,
+        limits: Limits | None = None,
+        known: Mapping[Id, float] | None = None,
+        as_of: int | datetime = 0,
+        capacity: int | None = None,
+        budget: int | None = None,
+    ) -> None:
+        if budget is not None and (not isinstance(budget, int) or budget < 0):
+            msg = f"the budget is {budget!r}; give how many ids may be refreshed at one moment, or None for no bound"
+            raise InputError(msg)
+        self.gateway = Gateway(service, limits)
+        self.replica = Replica(capacity)
+        self.budget = budget
+        if known:
+            self.replica.put(list(known), np.array(list(known.values()), np.float64), microseconds_of(as_of))
+
+    def __repr__(self) -> str:
+        return f"<remote data, {len(self.replica)} ids known>"
+
+    def __reduce__(self) -> Any:
+        """Carry a remote elsewhere: its threads and its pace stay here."""
+        return _again, (self.gateway.service, self.gateway.limits, self.replica, self.budget)
+
+    @property
+    def traffic(self) -> Traffic:
+        """What was asked since the start."""
+        return self.gateway.traffic
+
+    def share(self, elections: Sequence[Sequence[Id]]) -> list[Id]:
+        """Return the ids to fetch for several queries at one moment, each once, within the common budget.
+
+        Examples
+        --------
+        >>> Remote(lambda ids: {}, budget=4).share([["a", "b", "c", "d"], ["c"], ["x", "y", "z"]])
+        ['a', 'c', 'x', 'b']
+        """
+        longest = max(map(len, elections), default=0)
+        turns = (election[turn] for turn in range(longest) for election in elections if turn < len(election))
+        return list(dict.fromkeys(turns))[: self.budget]
+
+
+def _again(service: Any, limits: Limits, replica: Replica, budget: int | None) -> Remote:
+    remote = Remote(service, limits=limits, budget=budget)
+    remote.replica = replica
+    return remote
+
+
+def as_remotes(services: Mapping[str, Any] | None) -> dict[str, Remote]:
+    """Return services by name, whatever they were given as.
+
+    Examples
+    --------
+    >>> as_remotes({"followers": lambda ids: {}})
+    {'followers': <remote data, 0 ids known>}
+    """
+    if services is not None and not isinstance(services, Mapping):
+        msg = f"services is a {type(services).__name__}; give them by name, such as {{'followers': …}}"
+        raise InputError(msg)
+    found: dict[str, Remote] = {}
+    for name, given in (services or {}).items():
+        try:
+            found[name] = given if isinstance(given, Remote) else Remote(given)
+        except InputError as error:
+            msg = f"service {name!r}: {error}"
+            raise InputError(msg) from None
+    return found
