@@ -8,7 +8,9 @@ import json
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar, cast, get_args
 
 import pyarrow as pa
@@ -20,7 +22,7 @@ from rich.text import Text
 import skyband as sb
 from skyband.errors import InputError, SkybandError
 from skyband.files.job import Job, execute
-from skyband.files.queries import load
+from skyband.files.queries import QueryFile, load
 from skyband.monitor import Monitor
 from skyband.rows import Source, TimeUnit
 from skyband.terminal.progress import Bar, summary
@@ -315,6 +317,81 @@ def _promise(what: str, *names: str) -> None:
     typer.echo(f"{', '.join(map(repr, names))} will be {what} before the next batch")
 
 
+# Over HTTP.
+
+Port = Annotated[int, typer.Option(help="Where to listen; 0 takes a free port.", min=0, max=65535)]
+PORT = 8765
+
+
+@app.command()
+@careful
+def serve(
+    queries: Annotated[
+        Path | None, typer.Argument(metavar="[QUERIES]", help="A file of queries to begin with.", show_default=False)
+    ] = None,
+    folder: Annotated[Path | None, typer.Option("--input", help="Folder in which data files appear.")] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="The stream's checkpoint folder; without --input: that of a stream that runs elsewhere."),
+    ] = None,
+    time: Annotated[str | None, typer.Option(help="The column of event times.")] = None,
+    id: Annotated[str | None, typer.Option(help="The column of ids.")] = None,  # noqa: A002 - the option's name
+    time_unit: Annotated[str | None, typer.Option(help="Unit of times that are numbers: s, ms, us or ns.")] = None,
+    watermark: Annotated[str | None, typer.Option(help="How late events may come; else 10 seconds.")] = None,
+    algorithm: Annotated[str, typer.Option(help="See 'skyband algorithms'.")] = DEFAULT_ALGORITHM,
+    engine: EngineName = ENGINES[0],
+    master: Annotated[str | None, typer.Option(help="A Spark master's URL; else Spark runs in this process.")] = None,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; others than loopback are reachable.")
+    ] = "127.0.0.1",
+    port: Port = PORT,
+    allow_host: Annotated[list[str] | None, typer.Option(help="A name that browsers may use for this server.")] = None,
+    max_queries: Annotated[int, typer.Option(help="How many queries the stream may have.", min=1)] = 100,
+    max_k: Annotated[int, typer.Option(help="How many rows an answer may have.", min=1)] = 1_000,
+) -> None:
+    """Serve a stream's leaderboards over HTTP: a live page, REST and a change feed.
+
+    Changes need the token of the variable SKYBAND_TOKEN; without it a random one is made and printed.
+    """
+    _check_engine(engine, checkpoint=checkpoint, master=master)
+    http = _serving()
+    from skyband.serve import opening
+    from skyband.serve.texts import Limits
+
+    console = Console(stderr=True)
+    with ExitStack() as stack:
+        if folder is not None:
+            file = QueryFile(()) if queries is None else load(queries)
+            source = Source(
+                _needed("time", time or file.time), _needed("id", id or file.id), _unit(time_unit or file.time_unit)
+            )
+            given = opening.Input(
+                folder, file.queries, source, watermark or file.watermark or opening.WATERMARK, algorithm
+            )
+            running = (
+                opening.locally(given) if engine == "local" else opening.on_spark(given, checkpoint, master, console)
+            )
+            stream = stack.enter_context(running)
+        elif checkpoint is None or queries is not None:
+            msg = "there is nothing to serve; give --input FOLDER, or only --checkpoint DIR of a stream that runs"
+            raise InputError(msg)
+        else:
+            stream = opening.attached(checkpoint)
+        limits = Limits(queries=max_queries, k=max_k)
+        http.run(http.Server(stream, host=host, port=port, allow_hosts=allow_host or (), limits=limits), console)
+
+
+def _serving() -> ModuleType:
+    """Return the module of the server, if what it needs is installed."""
+    try:
+        return importlib.import_module("skyband.serve.server")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("skyband"):
+            raise
+        msg = f"the server needs the package {error.name!r}; install it with: pip install 'skyband[serve]'"
+        raise InputError(msg) from None
+
+
 @app.command()
 @careful
 def demo(
@@ -324,9 +401,19 @@ def demo(
     fast: Annotated[bool, typer.Option("--fast", help="Do not wait: as fast as the trades can be made.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")] = False,
     engine: EngineName = ENGINES[0],
+    serve: Annotated[bool, typer.Option("--serve", help="In a browser, until someone stops it.")] = False,
+    port: Port = PORT,
 ) -> None:
     """Watch leaderboards over a made-up market."""
     _check_engine(engine)
+    if serve:
+        http = _serving()
+        from skyband.serve.demo import market
+
+        console = Console(stderr=True)
+        with market(engine, seed, console) as stream:
+            http.run(http.Server(stream, port=port), console, show=True)
+        return
     from skyband.terminal.demo import run_demo
 
     run_demo(Console(), seconds=seconds, output=output, seed=seed, fast=fast, overwrite=overwrite, engine=engine)

@@ -150,7 +150,7 @@ def _files(path: Path) -> list[Path]:
             msg = f"{path} has no suffix that says how to read it; known are {_known()}"
             raise InputError(msg)
         return [path]
-    found = sorted(_walk(path))
+    found = sorted(walk(path))
     if not found:
         msg = f"the folder {path} holds no file to read; known suffixes are {_known()}"
         raise InputError(msg)
@@ -161,14 +161,15 @@ def _known() -> str:
     return f"{', '.join(FORMATS)}, and .gz behind those of text"
 
 
-def _walk(folder: Path) -> Iterator[Path]:
+def walk(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder that can be read, in order of their names."""
     with naming(folder):
         entries = sorted(folder.iterdir())
     for entry in entries:
         if entry.name.startswith((".", "_")):
             continue
         if entry.is_dir():
-            yield from _walk(entry)
+            yield from walk(entry)
         elif format_of(entry) is not None:
             yield entry
 

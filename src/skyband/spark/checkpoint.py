@@ -245,6 +245,15 @@ class Checkpoint:
         except pa.ArrowInvalid:  # as with the status
             return None
 
+    def version(self) -> tuple[float | None, int]:
+        """Return something that differs whenever the status or the commands do; cheap to ask for again and again."""
+        return self.shown_at(), (_numbers(self.root / "commands") or [0])[-1]
+
+    def shown_at(self) -> float | None:
+        """Return when the status was last written, in seconds since 1970; None before the first batch."""
+        file = self.root / "status.json"
+        return file.stat().st_mtime if file.exists() else None
+
     def _read_json(self, file: Path) -> dict[str, Any]:
         try:
             found = json.loads(file.read_bytes())

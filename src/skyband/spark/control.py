@@ -44,12 +44,12 @@ class Control:
         self.checkpoint = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
         identity = self.checkpoint.identity
         self.source = Source(identity["time"], identity["id"], identity["time_unit"])
-        self._fixed = identity["placement"] == "executors"
+        self.fixed = identity["placement"] == "executors"
 
     # Queries that come and go.
 
-    def register(self, *queries: Query) -> None:
-        """Serve more queries from the next batch on: all of these, or none where one of them cannot be served."""
+    def check(self, *queries: Query) -> None:
+        """Refuse queries that cannot be served beside those there are."""
         self._changes()
         listed, schema = self.queries, self.checkpoint.schema()
         names = {entry["name"] for entry in listed}
@@ -61,6 +61,10 @@ class Control:
             check(query, others, self.source, schema)
             names.add(query.name)
             others.append(query)
+
+    def register(self, *queries: Query) -> None:
+        """Serve more queries from the next batch on: all of these, or none where one of them cannot be served."""
+        self.check(*queries)
         for query in queries:
             self.checkpoint.submit({"do": "add", "query": query.as_dict()})
 
@@ -85,7 +89,7 @@ class Control:
         self.checkpoint.submit({"do": what, "name": name})
 
     def _changes(self) -> None:
-        if self._fixed:
+        if self.fixed:
             msg = (
                 "with placement='executors' the queries are those that the stream is started with; stop it, and "
                 "start it again with another list and the same checkpoint"
@@ -139,7 +143,7 @@ class Control:
 
     def explain(self) -> str:
         """Say which queries share what, and what is kept; as of the last batch."""
-        if self._fixed:
+        if self.fixed:
             queries = [Query.from_dict(given) for given in self.checkpoint.declared()]
             return Monitor(queries, algorithm=self.checkpoint.identity["algorithm"]).explain()
         states = self.checkpoint.states()

@@ -93,7 +93,7 @@ class Handle(Control):
 
         For bounded input, once the stream has ended: the last windows have no later event that would close them.
         """
-        if self._fixed:
+        if self.fixed:
             msg = "with placement='executors' windows are answered when the watermark passes them; there is no finish()"
             raise InputError(msg)
         states = self.checkpoint.states()

@@ -78,7 +78,7 @@ def run_demo(
     market, wait = Market(seed), console.is_terminal and not fast
     with ExitStack() as stack, outputs() as opened:
         with compiling(console):
-            _warm_up(seed)
+            warm_up(seed)
         if engine == "local":
             show: _Show = _LocalShow(market)
         else:
@@ -99,7 +99,7 @@ def run_demo(
         console.print(f" {kept.rows:,} rows of answers in {output}", style="dim")
 
 
-def _warm_up(seed: int) -> None:
+def warm_up(seed: int) -> None:
     """Answer a little of everything once, so that all kernels are there when the clock starts."""
     monitor, market = Monitor([*TIMED, COUNTED], time=SOURCE.time, id=SOURCE.id), Market(seed, rate=200.0)
     for _ in range(3):

@@ -38,6 +38,8 @@ class Market:
         Trades a second of event time, all symbols together, when there is no burst.
     symbols
         How many there are; the first few make most of the trades.
+    opening
+        When it opens, in microseconds since 1970.
 
     Examples
     --------
@@ -48,7 +50,8 @@ class Market:
     (True, True)
     """
 
-    def __init__(self, seed: int, rate: float = 5_000.0, symbols: int = 48) -> None:
+    def __init__(self, seed: int, rate: float = 5_000.0, symbols: int = 48, opening: int = OPENING) -> None:
+        self.opens = opening
         self.rng = np.random.default_rng(seed)
         self.names = _names(self.rng, symbols)
         activity = self.rng.pareto(1.2, symbols) + 0.2
@@ -99,7 +102,7 @@ class Market:
         luck = rng.random(size)
         delay = np.where(luck < 0.01, rng.exponential(2.0, size), 0.0)
         delay += np.where((luck > 0.9999) & (when > LOST), LOST, 0.0)
-        stamp = OPENING + ((when - delay) * SECOND).astype(np.int64)
+        stamp = self.opens + ((when - delay) * SECOND).astype(np.int64)
         broken = rng.random(size) < 0.0001
         columns = [
             pa.array(stamp).cast(SCHEMA.field("ts").type),

@@ -1,0 +1,328 @@
+"""The routes: queries, answers, the feed, the numbers, the page."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.security import HTTPBearer
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from skyband import __version__
+from skyband.errors import QueryError
+from skyband.monitor import Monitor
+from skyband.serve.feed import Feed, FeedFull, FeedResponse
+from skyband.serve.guard import LOOPBACK, Guard
+from skyband.serve.metrics import exposition
+from skyband.serve.schemas import FAILED, MISSING, REFUSED, REGISTER, STATE, Answers, Listed, Refused, Stream
+from skyband.serve.standings import MOST_ANSWERS, Standings
+from skyband.serve.streams import Served
+from skyband.serve.texts import Limits, as_problem, read
+
+logger = logging.getLogger(__name__)
+LOOK = 0.25  # seconds between two looks at the stream
+MEDIA = {
+    "application/json": "json",
+    "application/toml": "toml",
+    "application/sparql-query": "rspql",
+    "application/sql": "sql",
+}
+PAGE = {
+    "": ("index.html", "text/html"),
+    "page.css": ("page.css", "text/css"),
+    "page.js": ("page.js", "text/javascript"),
+}
+T = TypeVar("T")
+bearer = Depends(HTTPBearer(auto_error=False, description="Printed when the server starts."))  # `Guard` checks it
+
+
+class Edge:
+    """What the routes share: the stream, how it stands, and who reads along.
+
+    Parameters
+    ----------
+    stream
+        What is served.
+    limits
+        How much may be asked for.
+    feed
+        The change feed.
+    """
+
+    def __init__(self, stream: Served, limits: Limits, feed: Feed) -> None:
+        self.stream, self.limits, self.feed = stream, limits, feed
+        self.standings = Standings(feed)
+        self._looking = asyncio.Lock()
+        self._changing = asyncio.Lock()
+
+    async def look(self) -> None:
+        """See what is new."""
+        async with self._looking:
+            found = await run_in_threadpool(self.stream.look)
+            if found is not None:
+                self.standings.take(found)
+
+    async def watch(self) -> None:
+        """Look again and again."""
+        while True:
+            try:
+                await self.look()
+            except Exception:
+                logger.exception("cannot look at the stream")
+            await asyncio.sleep(LOOK)
+
+    async def change(self, do: Callable[..., T], *given: Any) -> T:
+        """Change something, one after the other, and look at once."""
+        if self.stream.fixed:
+            raise HTTPException(409, "the queries of this stream are those that it was started with")
+        async with self._changing:
+            done = await run_in_threadpool(do, *given)
+        await self.look()
+        return done
+
+    def known(self, name: str) -> str:
+        """Return the name of a query that there is."""
+        if name not in self.standings.boards:
+            raise HTTPException(404, "there is no such query")
+        return name
+
+    def register(self, text: str, language: str, *, only_check: bool) -> list[str]:
+        """Read queries and serve them, all or none; or only see whether that would do, and explain."""
+        queries = read(text, language, self.stream.source)
+        self.limits.check(queries, len(self.standings.boards))
+        if only_check:
+            self.stream.check(*queries)
+            return Monitor(queries, algorithm=self.stream.algorithm).explain().splitlines()
+        self.stream.register(*queries)
+        return [query.name for query in queries]
+
+
+def make_app(
+    stream: Served,
+    *,
+    token: str,
+    hosts: Collection[str] = LOOPBACK,
+    limits: Limits | None = None,
+    feed: Feed | None = None,
+) -> FastAPI:
+    """Return the application that serves a stream.
+
+    Parameters
+    ----------
+    stream
+        What is served.
+    token
+        What who wants to change something must know.
+    hosts
+        The names by which the server may be asked for.
+    limits
+        How much may be asked for.
+    feed
+        The change feed.
+    """
+    limits = limits or Limits()
+    edge = Edge(stream, limits, feed or Feed())
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await edge.look()
+        watching = asyncio.create_task(edge.watch())
+        yield
+        watching.cancel()
+
+    app = FastAPI(
+        title="Skyband",
+        version=__version__,
+        summary="Continuous top-k queries over a stream.",
+        lifespan=lifespan,
+        docs_url=None,  # its page loads scripts from elsewhere
+        redoc_url=None,
+    )
+    app.state.edge = edge
+    app.add_middleware(Guard, token=token, hosts=hosts, most_bytes=limits.text)
+    _errors(app)
+    _looking(app, edge)
+    _changing(app, edge)
+    _pages(app)
+    return app
+
+
+def _errors(app: FastAPI) -> None:
+    """Say what is wrong with a request, and nothing about this machine."""
+
+    @app.exception_handler(HTTPException)
+    async def known(_: Request, error: HTTPException) -> Response:
+        return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
+
+    @app.exception_handler(QueryError)
+    async def refused(_: Request, error: QueryError) -> Response:
+        return JSONResponse(as_problem(error), 422)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        said = [f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors()]
+        return JSONResponse({"error": "; ".join(said), "problems": said}, 422)
+
+
+def _looking(app: FastAPI, edge: Edge) -> None:
+    """Add what anyone may read."""
+    standings = edge.standings
+
+    @app.get("/healthz", responses={200: {"model": dict[str, str]}, 503: {"model": dict[str, str]}})
+    async def health() -> Response:
+        """Tell whether the stream runs, as far as this process knows."""
+        state = standings.numbers.get("state", "failed")
+        return JSONResponse({"state": state}, 200 if state in ("running", "elsewhere") else 503)
+
+    @app.get("/metrics", response_class=PlainTextResponse)
+    async def metrics() -> Response:
+        """Return the numbers for Prometheus."""
+        return PlainTextResponse(exposition(edge), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get("/api/stream", responses={200: {"model": Stream}})
+    async def about() -> Response:
+        """Return the stream's columns, its numbers and the limits."""
+        return JSONResponse(describe(edge))
+
+    @app.get("/api/queries", responses={200: {"model": Listed}})
+    async def queries() -> Response:
+        """List the queries, and how they stand."""
+        return JSONResponse({"queries": [board.entry for board in standings.boards.values()]})
+
+    @app.get("/api/answers", responses={200: {"model": Answers}})
+    async def all_answers() -> Response:
+        """Return the latest answer of every query."""
+        return JSONResponse({"answers": [b.answers[-1] for b in standings.boards.values() if b.answers]})
+
+    @app.get("/api/answers/{name:path}", responses={200: {"model": Answers}, **MISSING})
+    async def answers(
+        name: str, limit: Annotated[int, Query(ge=1, le=MOST_ANSWERS, description="How many of the last ones.")] = 1
+    ) -> Response:
+        """Return the last answers of a query, latest first."""
+        found = list(standings.boards[edge.known(name)].answers)
+        return JSONResponse({"answers": found[::-1][:limit]})
+
+    @app.get("/api/explain", response_class=PlainTextResponse, responses=FAILED)
+    async def explain() -> Response:
+        """Say in words which queries share what, and what is kept."""
+        return PlainTextResponse(await run_in_threadpool(edge.stream.explain))
+
+    @app.get("/api/feed", responses={200: {"content": {"text/event-stream": {}}}, 503: {"model": Refused}})
+    async def feed(
+        request: Request, query: Annotated[list[str] | None, Query(description="Only these queries' answers.")] = None
+    ) -> Response:
+        """Send what happens: hello, queries, answer, numbers, missed; `Last-Event-ID` takes it up again."""
+
+        def hello() -> dict[str, Any]:
+            return {"stream": describe(edge), **standings.snapshot()}
+
+        try:
+            reader = edge.feed.join(request.headers.get("last-event-id"), query, hello)
+        except FeedFull:
+            raise HTTPException(503, "as many read the feed as may; try again later") from None
+        return FeedResponse(edge.feed, reader)
+
+
+def _changing(app: FastAPI, edge: Edge) -> None:
+    """Add what needs the token."""
+
+    @app.post("/api/queries", status_code=201, openapi_extra=REGISTER, responses=REFUSED, dependencies=[bearer])
+    async def register(request: Request) -> Response:
+        """Register the queries of a text: all of them, or none."""
+        text, language = await _text_of(request, edge.limits.text)
+        names = await edge.change(lambda: edge.register(text, language, only_check=False))
+        return JSONResponse({"registered": names}, 201)
+
+    @app.post("/api/check", openapi_extra=REGISTER, responses=REFUSED, dependencies=[bearer])
+    async def check(request: Request) -> Response:
+        """Say whether a text could be registered, and explain its queries; changes nothing."""
+        text, language = await _text_of(request, edge.limits.text)
+        explained = await run_in_threadpool(lambda: edge.register(text, language, only_check=True))
+        return JSONResponse({"explain": "\n".join(explained)})
+
+    @app.patch("/api/queries/{name:path}", openapi_extra=STATE, responses=REFUSED | MISSING, dependencies=[bearer])
+    async def pause(name: str, request: Request) -> Response:
+        """Pause a query, or resume it."""
+        state = _state_of(await _body_of(request, edge.limits.text))
+        do = edge.stream.pause if state == "paused" else edge.stream.resume
+        await edge.change(do, edge.known(name))
+        return JSONResponse({"name": name, "asked": state})
+
+    @app.delete("/api/queries/{name:path}", responses=REFUSED | MISSING, dependencies=[bearer])
+    async def remove(name: str) -> Response:
+        """Stop serving a query."""
+        await edge.change(edge.stream.unregister, edge.known(name))
+        return JSONResponse({"removed": name})
+
+
+def _pages(app: FastAPI) -> None:
+    """Add the page, which is three files."""
+    folder = files("skyband.serve") / "page"
+
+    def route(content: bytes, media: str) -> Callable[[], Awaitable[Response]]:
+        async def page() -> Response:
+            return Response(content, media_type=f"{media}; charset=utf-8", headers={"cache-control": "no-cache"})
+
+        return page
+
+    for path, (name, media) in PAGE.items():
+        content = (folder / name).read_bytes()
+        app.add_api_route(f"/{path}", route(content, media), include_in_schema=False)
+
+
+def describe(edge: Edge) -> dict[str, Any]:
+    """Return what the stream is."""
+    stream = edge.stream
+    return {
+        "engine": stream.engine,
+        "algorithm": stream.algorithm,
+        "time": stream.source.time,
+        "id": stream.source.id,
+        "columns": {field.name: str(field.type) for field in stream.schema},
+        "limits": vars(edge.limits),
+        "numbers": edge.standings.numbers,
+    }
+
+
+# What comes in.
+
+
+async def _body_of(request: Request, most: int) -> bytes:
+    """Return the body of a request; refuse one that is too long, also where it did not say so."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            raise HTTPException(413, f"the request is too large; at most {most:,} bytes are taken")
+    return bytes(body)
+
+
+async def _text_of(request: Request, most: int) -> tuple[str, str]:
+    """Return the text of a request, and the language that it is said to be in."""
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media not in MEDIA:
+        raise HTTPException(415, f"the content type is not known; use one of {', '.join(MEDIA)}")
+    try:
+        return (await _body_of(request, most)).decode(), MEDIA[media]
+    except UnicodeDecodeError:
+        raise HTTPException(422, "the text is not UTF-8") from None
+
+
+def _state_of(body: bytes) -> str:
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError):
+        given = None
+    state = given.get("state") if isinstance(given, dict) else None
+    if state not in ("paused", "active"):
+        raise HTTPException(422, 'give {"state": "paused"} or {"state": "active"}')
+    return str(state)

@@ -1,0 +1,155 @@
+"""Who may come in: before any route sees a request, and for every route there will ever be.
+
+- The name that was asked for (`Host`) must be one of ours. A page elsewhere that lets its own name point to this
+  machine (DNS rebinding) is refused by that.
+- A page of another site (`Origin`) is refused.
+- All that is not plain reading needs the token.
+- What is too large is refused before it is read.
+- Replies carry headers that forbid browsers everything that the page does not need.
+- What fails inside is told to the log, and not to who asked.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+logger = logging.getLogger(__name__)
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+READING = frozenset({"GET", "HEAD"})
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A reply without a look at the request's body."""
+
+    status: int
+    error: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    async def __call__(self, send: Send) -> None:
+        """Send it."""
+        body = json.dumps({"error": self.error}).encode()
+        length = (b"content-length", str(len(body)).encode())
+        headers = [(b"content-type", b"application/json"), length, *self.headers]
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+class Guard:
+    """Stands in front of an application.
+
+    Parameters
+    ----------
+    app
+        The application.
+    token
+        What who wants to change something must know.
+    hosts
+        The names by which the server may be asked for.
+    most_bytes
+        How long a request's body may be.
+    """
+
+    def __init__(self, app: ASGIApp, *, token: str, hosts: Collection[str] = LOOPBACK, most_bytes: int) -> None:
+        self.app, self.most_bytes = app, most_bytes
+        self.hosts = frozenset(host.lower() for host in hosts)
+        self._token = token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or refuse it."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return
+
+        started = False
+
+        async def with_headers(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                headers = MutableHeaders(raw=message.setdefault("headers", []))
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        refusal = self.refusal(scope["method"], Headers(scope=scope))
+        try:
+            await (self.app(scope, receive, with_headers) if refusal is None else refusal(with_headers))
+        except Exception:
+            mark = secrets.token_hex(4)
+            logger.exception("request failed, mark %s", mark)
+            if not started:
+                failure = f"this did not work; the server's log says why, under the mark {mark}"
+                await Refusal(500, failure)(with_headers)
+
+    def refusal(self, method: str, headers: Headers) -> Refusal | None:
+        """Return why a request may not come in, if it may not."""
+        host = headers.get("host", "")
+        if len(headers.getlist("host")) != 1 or _name(host) not in self.hosts:
+            return Refusal(421, "this server does not answer to that name; name it with --allow-host")
+        for origin in headers.getlist("origin"):
+            if not _same(origin, host):
+                return Refusal(403, "requests from pages of other sites are refused")
+        if headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
+            return Refusal(403, "requests from pages of other sites are refused")
+        if method not in READING and not self._knows(headers):
+            challenge = ((b"www-authenticate", b'Bearer realm="skyband"'),)
+            return Refusal(401, "this changes something and needs the token: Authorization: Bearer TOKEN", challenge)
+        length = headers.get("content-length", "0")
+        if not (length.isascii() and length.isdigit()) or len(length) > 18 or int(length) > self.most_bytes:
+            return Refusal(413, f"the request is too large; at most {self.most_bytes:,} bytes are taken")
+        return None
+
+    def _knows(self, headers: Headers) -> bool:
+        given = headers.getlist("authorization")
+        scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+        same = secrets.compare_digest(token.strip().encode(), self._token)  # takes as long whatever is wrong
+        return same and scheme.lower() == "bearer"
+
+
+def _name(host: str) -> str | None:
+    """Return the name in a `Host` header, without its port.
+
+    Examples
+    --------
+    >>> _name("LocalHost:8765"), _name("[::1]:80"), _name("evil@localhost"), _name("a b")
+    ('localhost', '::1', None, None)
+    """
+    if any(sign in host for sign in "@/?#\\ \t,%"):
+        return None
+    try:
+        parts = urlsplit(f"//{host}")
+        _ = parts.port  # raises where it is none
+    except ValueError:
+        return None
+    return parts.hostname
+
+
+def _same(origin: str, host: str) -> bool:
+    """Tell whether a page comes from here; behind a proxy the scheme may differ, but not the name."""
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()

@@ -1,0 +1,202 @@
+"""A stream on the local engine: a thread takes batches in as they come."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time as clock
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from skyband.answer import Answer, moment_of
+from skyband.errors import QueryError, TooManyWindows
+from skyband.files.job import used_columns
+from skyband.monitor import Monitor
+from skyband.query import Query
+from skyband.rows import Source
+from skyband.serve.streams import UNREAD, Look, Numbers, Running, Standing
+from skyband.windows import NEVER
+
+logger = logging.getLogger(__name__)
+
+
+class LocalStream:
+    """A stream on the local engine; what it knows ends with the process.
+
+    Parameters
+    ----------
+    queries
+        To begin with.
+    batches
+        Where events come from; may wait between two of them.
+    schema
+        Their columns.
+    source
+        Which of them are the time and the id.
+    delay
+        Microseconds by which events may be late.
+    algorithm
+        Which algorithm keeps the candidates.
+    stopping
+        Set when the stream is to end; `batches` should then end as well.
+    """
+
+    engine = "local"
+    fixed = False
+
+    def __init__(
+        self,
+        queries: Sequence[Query],
+        batches: Iterable[pa.RecordBatch],
+        *,
+        schema: pa.Schema,
+        source: Source,
+        delay: int,
+        algorithm: str = "staircase",
+        stopping: threading.Event | None = None,
+    ) -> None:
+        self.schema, self.source, self.algorithm, self.delay = schema, source, algorithm, delay
+        self.monitor = Monitor(
+            algorithm=algorithm, time=source.time, id=source.id, time_unit=source.time_unit
+        )  # fmt: skip
+        self.monitor.declare(schema)
+        self.stopping = stopping or threading.Event()
+        self._lock = threading.RLock()
+        self._aside: dict[str, tuple[Query, str]] = {}
+        self._paused: set[str] = set()
+        self._unread: deque[Answer] = deque(maxlen=UNREAD)
+        self._running: Running = "running"
+        self._last_batch: float | None = None
+        self._changed = True
+        self.register(*queries)
+        self._thread = threading.Thread(target=self._run, args=(batches,), name="skyband-local", daemon=True)
+        self._thread.start()
+
+    # Events.
+
+    def _run(self, batches: Iterable[pa.RecordBatch]) -> None:
+        try:
+            for batch in batches:
+                with self._lock:
+                    self._push(batch)
+                if self.stopping.is_set():
+                    break
+            ended: Running = "ended"
+        except Exception:
+            logger.exception("the stream has failed")
+            ended = "failed"
+        with self._lock:
+            self._running, self._changed = ended, True
+
+    def _push(self, batch: pa.RecordBatch) -> None:
+        """Take in a batch; a query that would have absurdly many windows is set aside, and all is done again."""
+        before = self.monitor.snapshot()
+        while True:
+            try:
+                answers = [self.monitor.push(batch)]
+                newest = self.monitor.newest
+                answers.append(self.monitor.advance(None if newest == NEVER else newest - self.delay))
+                break
+            except TooManyWindows as error:
+                self.monitor = Monitor.restore(before)
+                if error.query is None:
+                    raise
+                self._set_aside(error.query, str(error))
+                before = self.monitor.snapshot()
+        for part in answers:
+            self._unread.extend(part[-UNREAD:])
+        self._last_batch, self._changed = clock.time(), True
+
+    def _set_aside(self, name: str, error: str) -> None:
+        logger.warning("query %r is set aside: %s", name, error)
+        query = next(query for query in self.monitor.queries if query.name == name)
+        self.monitor.unregister(name)
+        self._aside[name] = (query, error)
+
+    # Queries that come and go.
+
+    def check(self, *queries: Query) -> None:
+        """Refuse queries that could not be registered."""
+        with self._lock:
+            known = {*self.monitor.order, *self._aside}
+        for query in queries:
+            if query.name in known:
+                msg = f"there is already a query named {query.name!r}; names are unique: choose another"
+                raise QueryError(msg)
+            known.add(query.name)
+        used_columns(queries, self.source, self.schema)
+
+    def register(self, *queries: Query) -> None:
+        """Serve more queries from the next batch on: all of these, or none."""
+        with self._lock:
+            self.check(*queries)
+            self.monitor.register(*queries)
+            self._changed = True
+
+    def unregister(self, name: str) -> None:
+        """Stop serving a query."""
+        with self._lock:
+            if self._aside.pop(name, None) is None:
+                self.monitor.unregister(name)
+            self._paused.discard(name)
+            self._unread = deque((answer for answer in self._unread if answer.query != name), UNREAD)
+            self._changed = True
+
+    def pause(self, name: str) -> None:
+        """Stop showing a query's answers; what its windows need is kept."""
+        with self._lock:
+            self.monitor.pause(name)
+            self._paused.add(name)
+            self._changed = True
+
+    def resume(self, name: str) -> None:
+        """Show a paused query's answers again, from its next window on."""
+        with self._lock:
+            self.monitor.resume(name)
+            self._paused.discard(name)
+            self._changed = True
+
+    # Looking at it.
+
+    def explain(self) -> str:
+        """Say which queries share what, and what is kept."""
+        with self._lock:
+            return self.monitor.explain()
+
+    def look(self) -> Look | None:
+        """Return what is new; None where nothing is."""
+        with self._lock:
+            if not self._changed:
+                return None
+            self._changed = False
+            answers = [self._standing(answer) for answer in self._unread]
+            self._unread.clear()
+            listed = [
+                {"name": q.name, "state": "paused" if q.name in self._paused else "active", "query": q.as_dict()}
+                for q in self.monitor.queries
+            ]
+            listed += [
+                {"name": name, "state": "set aside", "query": query.as_dict(), "error": error}
+                for name, (query, error) in self._aside.items()
+            ]
+            return Look(listed, answers, self._numbers())
+
+    def _standing(self, answer: Answer) -> Standing:
+        return Standing(
+            answer.query, answer.start, answer.end, answer.rows, answer.exact, answer.why, answer.provisional
+        )
+
+    def _numbers(self) -> Numbers:
+        stats, mark = self.monitor.stats(), self.monitor.watermark
+        plain = self.source.is_plain(self.schema)
+        return Numbers(
+            self._running, stats.batches, stats.rows, stats.late, stats.partly_late, stats.rejected,
+            stats.kept, stats.bound, mark if mark is None or plain else moment_of(mark), self._last_batch,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """End the stream."""
+        self.stopping.set()
+        self._thread.join(10.0)

@@ -1,0 +1,85 @@
+"""Opening a stream to serve: files that come into a folder, on either engine, or a stream that runs elsewhere."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from skyband.durations import microseconds
+from skyband.errors import InputError
+from skyband.files.follow import follow
+from skyband.files.stream import Stream, read
+from skyband.query import Query
+from skyband.rows import Source
+from skyband.serve.local_stream import LocalStream
+from skyband.serve.spark_stream import Recorder, SparkStream
+from skyband.serve.streams import Served
+from skyband.spark.control import Control
+from skyband.terminal.progress import starting_spark
+
+WATERMARK = "10 seconds"
+
+
+@dataclass(frozen=True)
+class Input:
+    """Files that come into a folder, and the queries over them to begin with."""
+
+    folder: Path
+    queries: Sequence[Query]
+    source: Source
+    watermark: str = WATERMARK
+    algorithm: str = "staircase"
+
+    def stream(self) -> Stream:
+        """Return the files that are there, with all their columns."""
+        if not self.folder.is_dir():
+            msg = f"{self.folder} is no folder; give one in which files appear (the first must be there already)"
+            raise InputError(msg)
+        whole = read([self.folder])
+        self.source.check(whole.schema)
+        return whole.select(whole.schema.names, self.source.time)
+
+
+def attached(checkpoint: Path) -> Served:
+    """Return a stream that runs elsewhere."""
+    return SparkStream(Control(checkpoint))
+
+
+@contextmanager
+def locally(given: Input) -> Iterator[Served]:
+    """Run a stream on the local engine, as long as the block lasts."""
+    stream, stopping = given.stream(), threading.Event()
+    served = LocalStream(
+        given.queries, follow(given.folder, stream, stopping), schema=stream.schema, source=given.source,
+        delay=microseconds(given.watermark, "watermark"), algorithm=given.algorithm, stopping=stopping,
+    )  # fmt: skip
+    try:
+        yield served
+    finally:
+        served.close()
+
+
+@contextmanager
+def on_spark(given: Input, checkpoint: Path | None, master: str | None, console: Console) -> Iterator[Served]:
+    """Run a stream on Spark, as long as the block lasts."""
+    from skyband.spark.inputs import read_stream
+    from skyband.spark.session import session
+    from skyband.spark.start import start
+
+    stream, recorder, source = given.stream(), Recorder(), given.source
+    with ExitStack() as stack:
+        with starting_spark(console):
+            spark = stack.enter_context(session(master))
+        frame = read_stream(spark, given.folder.absolute(), stream, source.time)
+        handle = start(
+            frame, given.queries, time=source.time, id=source.id, time_unit=source.time_unit, sink=recorder,
+            watermark=given.watermark, checkpoint=checkpoint, algorithm=given.algorithm,
+        )  # fmt: skip
+        served = SparkStream(handle, recorder)
+        stack.callback(served.close)
+        yield served

@@ -1,0 +1,122 @@
+"""What the routes take and give, for OpenAPI."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+Responses = dict[int | str, dict[str, Any]]
+
+
+class Refused(BaseModel):
+    """Why something was not done; `line` and `column` (from 1) say where in the text, if that is known."""
+
+    error: str
+    problems: list[str] = []
+    line: int | None = None
+    column: int | None = None
+
+
+class Stream(BaseModel):
+    """What the stream is."""
+
+    engine: str
+    algorithm: str
+    time: str
+    id: str
+    columns: dict[str, str]
+    limits: dict[str, int | str]
+    numbers: dict[str, Any]
+
+
+class Entry(BaseModel):
+    """A query, and how it stands: active, paused, waiting (for history), pending, or set aside with an error."""
+
+    name: str
+    state: str
+    query: dict[str, Any]
+    pending: str | None = None
+    error: str | None = None
+
+
+class Listed(BaseModel):
+    """All queries."""
+
+    queries: list[Entry]
+
+
+class Row(BaseModel):
+    """A row of an answer; `was` is its rank in the answer before, null for one that is new."""
+
+    rank: int
+    was: int | None
+    id: int | str
+    score: float | str
+    time: str | int
+    partition: Any = None
+    values: dict[str, Any] = {}
+
+
+class Answer(BaseModel):
+    """The best of a window; times are ISO 8601 in UTC, or numbers where the stream has numbers or counts events."""
+
+    query: str
+    start: str | int
+    end: str | int
+    exact: bool
+    why: str | None
+    provisional: bool
+    threshold: float | str | None
+    rows: list[Row]
+
+
+class Answers(BaseModel):
+    """Answers, latest first."""
+
+    answers: list[Answer]
+
+
+def _text(example: str) -> dict[str, Any]:
+    return {"schema": {"type": "string"}, "example": example}
+
+
+TOML = '[[query]]\nname = "largest"\nk = 10\nscore = "price * volume"\nsize = "1 hour"\nslide = "10 minutes"\n'
+SQL = (
+    "SELECT symbol, price * volume AS score FROM HOP(trades, ts, INTERVAL 10 MINUTES, INTERVAL 1 HOUR) "
+    "ORDER BY score DESC LIMIT 10"
+)
+REGISTER = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": {"type": ["object", "array"]}},
+            "application/toml": _text(TOML),
+            "application/sql": _text(SQL),
+            "application/sparql-query": _text("REGISTER STREAM :largest AS SELECT …"),
+        },
+    }
+}
+STATE = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "required": ["state"],
+                    "properties": {"state": {"enum": ["paused", "active"]}},
+                }
+            }
+        },
+    }
+}
+MISSING: Responses = {404: {"model": Refused, "description": "There is no such query."}}
+FAILED: Responses = {500: {"model": Refused, "description": "The server's log says why."}}
+REFUSED: Responses = {
+    401: {"model": Refused, "description": "Without the token."},
+    409: {"model": Refused, "description": "The queries of this stream cannot be changed while it runs."},
+    413: {"model": Refused, "description": "Too large."},
+    415: {"model": Refused, "description": "No language that is known."},
+    422: {"model": Refused, "description": "What is wrong with the text."},
+}

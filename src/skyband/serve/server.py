@@ -1,0 +1,191 @@
+"""A server that listens on this machine, until someone stops it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import os
+import secrets
+import signal
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+
+import uvicorn
+from rich.console import Console
+
+from skyband.errors import InputError
+from skyband.serve.app import make_app
+from skyband.serve.feed import PATIENCE, Feed
+from skyband.serve.guard import LOOPBACK
+from skyband.serve.spark_stream import SparkStream
+from skyband.serve.streams import Served
+from skyband.serve.texts import Limits
+from skyband.spark.control import Control
+
+TOKEN = "SKYBAND_TOKEN"
+SHORTEST_TOKEN = 16
+GRACE = 3.0  # seconds that open requests get at the end
+
+
+@dataclass
+class Server:
+    """Serves a stream over HTTP.
+
+    Parameters
+    ----------
+    stream
+        What to serve: a handle of `skyband.spark.start`, a `Control`, or another stream that can be served.
+    host, port
+        Where to listen; port 0 takes one that is free.
+    token
+        What who wants to change something must know; else that of the variable ``SKYBAND_TOKEN``, else a new one.
+    allow_hosts
+        Names, besides those of loopback, by which the server may be asked for.
+    limits
+        How much may be asked for.
+
+    Examples
+    --------
+    >>> server = Server(handle)  # doctest: +SKIP
+    >>> with server.running():  # doctest: +SKIP
+    ...     print(server.address)
+    """
+
+    stream: Served
+    host: str = "127.0.0.1"
+    port: int = 8765
+    token: str = ""
+    allow_hosts: Collection[str] = ()
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.stream, Control):
+            self.stream = SparkStream(self.stream)
+        self.token = self.token or os.environ.get(TOKEN, "")
+        self.made_token = not self.token
+        self.token = self.token or secrets.token_urlsafe(32)
+        if len(self.token) < SHORTEST_TOKEN or not (self.token.isascii() and self.token.isprintable()):
+            msg = f"the token must have at least {SHORTEST_TOKEN} characters of ASCII; leave it out for a random one"
+            raise InputError(msg)
+        self.socket = _listen(self.host, self.port)
+        self.port = self.socket.getsockname()[1]
+        self.feed = Feed()
+        app = make_app(
+            self.stream, token=self.token, hosts={*LOOPBACK, *self.allow_hosts}, limits=self.limits, feed=self.feed
+        )
+        self._uvicorn = _Uvicorn(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=int(GRACE),
+                limit_concurrency=2 * self.feed.most_readers,
+                h11_max_incomplete_event_size=1 << 16,
+            )
+        )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether others than this machine can reach the server."""
+        return not ipaddress.ip_address(self.socket.getsockname()[0]).is_loopback
+
+    @property
+    def address(self) -> str:
+        """Where the page is."""
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{name}:{self.port}/"
+
+    @property
+    def address_with_token(self) -> str:
+        """Where the page is, with the token in a part of the address that browsers do not send."""
+        return f"{self.address}#token={self.token}"
+
+    def run(self) -> None:
+        """Serve until a signal comes."""
+        asyncio.run(self._serve(signals=True))
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Serve in a thread, as long as the block lasts."""
+        thread = threading.Thread(target=lambda: asyncio.run(self._serve(signals=False)), name="skyband-serve")
+        thread.start()
+        try:
+            yield
+        finally:
+            self.stop()
+            thread.join()
+
+    def stop(self) -> None:
+        """End, from any thread."""
+        self._uvicorn.end()
+
+    async def _serve(self, *, signals: bool) -> None:
+        loop = asyncio.get_running_loop()
+        self._uvicorn.before_end = lambda: loop.call_soon_threadsafe(self.feed.close)
+        for number in (signal.SIGINT, signal.SIGTERM) if signals else ():
+            loop.add_signal_handler(number, self.stop)
+        try:
+            await self._uvicorn.serve(sockets=[self.socket])
+        finally:
+            self.socket.close()
+
+
+def run(server: Server, console: Console, *, show: bool = False) -> None:
+    """Say where the page is, and serve until a signal comes.
+
+    Parameters
+    ----------
+    server
+        What to run.
+    console
+        Where to say it; the token is shown here and nowhere else.
+    show
+        Open the page in a browser, if there is one.
+    """
+    console.print(f"Live page: {server.address_with_token if server.made_token else server.address}", soft_wrap=True)
+    if server.made_token:
+        console.print(f"Token for changes, shown only now: {server.token}", soft_wrap=True)
+    if server.is_open:
+        console.print(
+            "Others can reach this server, and what they send is not encrypted: put a proxy with TLS before it."
+        )
+    console.print("Stop it with Ctrl-C.", style="dim")
+    if show and console.is_terminal:
+        threading.Timer(1.0, webbrowser.open, [server.address_with_token]).start()
+    server.run()
+    console.print("stopped", style="dim")
+
+
+class _Uvicorn(uvicorn.Server):
+    """Leaves signals alone, and lets the feed's readers go before it waits for open requests."""
+
+    before_end: Callable[[], object] = staticmethod(lambda: None)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    def end(self) -> None:
+        self.before_end()
+        self.should_exit = True
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # who takes nothing any more is cut off by the system too
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(PATIENCE * 1_000))
+    try:
+        listening.bind((host, port))
+        listening.listen(256)
+    except OSError as error:
+        listening.close()
+        msg = f"cannot listen on {host}, port {port}: {(error.strerror or str(error)).lower()}; choose another --port"
+        raise InputError(msg) from None
+    return listening

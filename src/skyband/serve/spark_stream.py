@@ -1,0 +1,147 @@
+"""A stream on Spark, in this process or in another one, known by its checkpoint folder."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from skyband.answer import Moment, Row
+from skyband.serve.streams import UNREAD, Look, Numbers, Running, Standing
+from skyband.spark.control import Control
+from skyband.spark.handle import Handle
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Recorder:
+    """A sink that keeps the answers of all windows for the next look; the checkpoint shows only the last of each query.
+
+    For a stream in this process; it may be given to `skyband.spark.start`.
+    """
+
+    def __init__(self) -> None:
+        self.tables: deque[pa.Table] = deque(maxlen=UNREAD)
+
+    def write(self, answers: pa.Table, batch_id: int, session: SparkSession) -> None:  # noqa: ARG002 - a sink's
+        """Take the answers of a batch."""
+        self.tables.append(answers)
+
+
+class SparkStream:
+    """A stream on Spark, known by its checkpoint folder.
+
+    Parameters
+    ----------
+    control
+        A `Handle` for a stream in this process, a `Control` for one elsewhere.
+    recorder
+        The stream's sink, where it is one.
+    """
+
+    engine = "spark"
+
+    def __init__(self, control: Control, recorder: Recorder | None = None) -> None:
+        self.control, self.recorder = control, recorder
+        self.schema, self.source = control.checkpoint.schema(), control.source
+        self.fixed = control.fixed
+        self.algorithm = str(control.checkpoint.identity["algorithm"])
+        self.check, self.register, self.unregister = control.check, control.register, control.unregister
+        self.pause, self.resume, self.explain = control.pause, control.resume, control.explain
+        self._rows, self._counted = 0, -1
+        self._before: tuple[object, ...] = ()
+
+    def look(self) -> Look | None:
+        """Return what is new; None where nothing is."""
+        self._count()
+        now = (self.control.checkpoint.version(), self._running(), self._rows)
+        if now == self._before:
+            return None
+        self._before = now
+        queries, status = self.control.queries, self.control.checkpoint.status()
+        return Look(queries, self._answers(queries), self._numbers(status))
+
+    def close(self) -> None:
+        """Stop the stream if it runs in this process."""
+        if isinstance(self.control, Handle):
+            self.control.stop()
+
+    def _running(self) -> Running:
+        if not isinstance(self.control, Handle):
+            return "elsewhere"
+        if self.control.isActive:
+            return "running"
+        return "ended" if self.control.exception() is None else "failed"
+
+    def _count(self) -> None:
+        """Add up how many rows Spark has read, each once."""
+        if isinstance(self.control, Handle):
+            for entry in self.control.recentProgress:
+                if entry["skyband"] and entry["batchId"] > self._counted:
+                    self._rows += entry["numInputRows"] // entry["skyband"].get("passes", 1)
+                    self._counted = entry["batchId"]
+
+    def _answers(self, queries: Sequence[dict[str, Any]]) -> list[Standing]:
+        """Return the answers of all windows where they were recorded, then the latest of each query."""
+        given = {entry["name"]: entry["query"] for entry in queries}
+        found = []
+        while self.recorder is not None and self.recorder.tables:
+            found += _by_window(self.recorder.tables.popleft(), given)
+        latest = self.control.checkpoint.latest()
+        rows: dict[str, list[dict[str, Any]]] = {}
+        for row in [] if latest is None else latest.to_pylist():
+            rows.setdefault(row["query"], []).append(row)
+        for entry in queries:
+            if window := entry.get("latest"):
+                listed = rows.get(entry["name"], []) if window["rows"] else []
+                start, end = _moment(window["window_start"]), _moment(window["window_end"])
+                ranked = [_row(row, entry["query"]) for row in listed]
+                open_ = any(row.get("provisional") for row in listed)
+                found.append(Standing(entry["name"], start, end, ranked, window["exact"], window["why"], open_))
+        return found
+
+    def _numbers(self, status: dict[str, Any]) -> Numbers:
+        progress, totals = status.get("progress", [{}]), status.get("totals", {})
+        last = progress[-1] if progress else {}
+        mark = last.get("watermark")
+        return Numbers(
+            self._running(), status.get("batch", -1), self._rows if isinstance(self.control, Handle) else None,
+            totals.get("late", 0), totals.get("partlyLate", 0), totals.get("rejected", 0),
+            last.get("kept", 0), last.get("bound", 0), mark and _moment(mark), self.control.checkpoint.shown_at(),
+        )  # fmt: skip
+
+
+def _by_window(table: pa.Table, given: dict[str, dict[str, Any]]) -> list[Standing]:
+    """Return the answers in a sink's table; of changes, the checkpoint has the latest answer as a whole."""
+    windows: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    whole = {name for name, query in given.items() if query.get("emit", "final") in ("final", "early")}
+    for row in table.to_pylist():
+        if row["query"] in whole:
+            key = (row["query"], row["window_start"], row["window_end"], row["provisional"])
+            windows.setdefault(key, []).append(row)
+    return [
+        Standing(
+            name, start, end, [_row(row, given[name]) for row in rows], rows[0]["exact"], rows[0]["why"], provisional
+        )
+        for (name, start, end, provisional), rows in windows.items()
+    ]  # fmt: skip
+
+
+def _row(row: dict[str, Any], query: dict[str, Any]) -> Row:
+    values = {name: row.get(name) for name in query.get("select", ())}
+    return Row(row["rank"], row["id"], row["score"], row["time"], row.get("partition"), values)
+
+
+def _moment(text: str) -> Moment:
+    """Read a moment as a status file holds it.
+
+    Examples
+    --------
+    >>> _moment("1200"), _moment("2026-03-02 09:30:00+00:00")
+    (1200, datetime.datetime(2026, 3, 2, 9, 30, tzinfo=datetime.timezone.utc))
+    """
+    return int(text) if text.lstrip("-").isdigit() else datetime.fromisoformat(text)

@@ -1,0 +1,221 @@
+"""What people see of a stream: each query's last answers, what moved, the threshold, the numbers; ready for JSON.
+
+All of it lives in the server's event loop, so nothing here needs a lock.
+"""
+
+from __future__ import annotations
+
+import math
+import time as clock
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from typing import Any
+
+from skyband.answer import Moment, Row
+from skyband.changes import difference
+from skyband.serve.feed import Feed
+from skyband.serve.streams import Look, Numbers, Standing
+
+MOST_ANSWERS = 200  # of a query that are remembered
+MOST_ROWS = 2_000  # that these have together, but the last one
+SHOWN_ROWS = 50  # of an answer in the feed
+THRESHOLDS = 120
+EXACT_IN_JAVASCRIPT = 2**53
+
+
+@dataclass
+class Board:
+    """One query: its entry in the list, and its last answers."""
+
+    entry: dict[str, Any]
+    answers: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=MOST_ANSWERS))
+    thresholds: deque[tuple[Any, Any]] = field(default_factory=lambda: deque(maxlen=THRESHOLDS))
+    last: Standing | None = None
+    ranked: Sequence[Row] = ()
+    """The rows of the answer before: what moves are measured against."""
+
+    def take(self, standing: Standing) -> dict[str, Any] | None:
+        """Remember an answer; return it for JSON, or None where it is no news."""
+        last = self.last
+        if last is not None and not _newer(standing, last):
+            return None
+        if last is not None and standing.end != last.end:
+            self.ranked = last.rows
+        shown = self._shown(standing)
+        if last is not None and last.end == standing.end and self.answers:
+            self.answers.pop()
+            self.thresholds.pop()
+        self.answers.append(shown)
+        self.thresholds.append((shown["end"], shown["threshold"]))
+        self.last = standing
+        while len(self.answers) > 1 and sum(len(answer["rows"]) for answer in self.answers) > MOST_ROWS:
+            self.answers.popleft()
+        return shown
+
+    def _shown(self, standing: Standing) -> dict[str, Any]:
+        query = self.entry["query"]
+        changes = difference(self.ranked, standing.rows, by_id="distinct" in query)
+        was = {(change.row.partition, change.row.rank): change.previous_rank for change in changes if change.rank}
+        full = len(standing.rows) >= query["k"] and "partition_by" not in query
+        return {
+            "query": standing.query,
+            "start": plain(standing.start),
+            "end": plain(standing.end),
+            "exact": standing.exact,
+            "why": standing.why,
+            "provisional": standing.provisional,
+            "threshold": plain(standing.rows[-1].score) if full else None,
+            "rows": [_row(row, was.get((row.partition, row.rank), row.rank)) for row in standing.rows],
+        }
+
+
+def _newer(standing: Standing, last: Standing) -> bool:
+    """Tell whether an answer replaces or follows another; of a window that is closed nothing new can come."""
+    if type(standing.end) is not type(last.end):
+        return True
+    return standing.end > last.end or (standing.end == last.end and last.provisional)  # type: ignore[operator]
+
+
+def _row(row: Row, was: int | None) -> dict[str, Any]:
+    shown = {"rank": row.rank, "was": was, "id": plain(row.id), "score": plain(row.score), "time": plain(row.time)}
+    if row.partition is not None:
+        shown["partition"] = plain(row.partition)
+    if row.values:
+        shown["values"] = {name: plain(value) for name, value in row.values.items()}
+    return shown
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it and JavaScript can read it without loss.
+
+    Examples
+    --------
+    >>> plain(float("inf")), plain(2**60), plain(datetime(2026, 3, 2, tzinfo=UTC))
+    ('Infinity', '1152921504606846976', '2026-03-02T00:00:00Z')
+    """
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) <= EXACT_IN_JAVASCRIPT else str(value)
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, datetime):
+        zoned = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return zoned.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    return str(value)
+
+
+class Standings:
+    """All queries of a stream, and its numbers; what is new goes into the feed.
+
+    Parameters
+    ----------
+    feed
+        Whoever wants to know at once.
+    """
+
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
+        self.boards: dict[str, Board] = {}
+        self.numbers: dict[str, Any] = {}
+        self.answers = 0
+        self._speed = Speed()
+
+    def take(self, look: Look) -> None:
+        """Take over what is new."""
+        self._queries(look.queries)
+        for standing in look.answers:
+            board = self.boards.get(standing.query)
+            shown = board.take(standing) if board is not None else None
+            if shown is not None:
+                self.answers += 1
+                self.feed.publish("answer", brief(shown), standing.query)
+        self.numbers = self._shown(look.numbers)
+        self.feed.publish("numbers", self.numbers)
+
+    def _queries(self, entries: Sequence[dict[str, Any]]) -> None:
+        """Follow the list of queries; one that was changed begins anew."""
+        before = [board.entry for board in self.boards.values()]
+        now = [{key: value for key, value in entry.items() if key != "latest"} for entry in entries]
+        kept = self.boards
+        self.boards = {}
+        for entry in now:
+            board = kept.get(entry["name"])
+            if board is None or board.entry["query"] != entry["query"]:
+                board = Board(entry)
+            board.entry = entry
+            self.boards[entry["name"]] = board
+        if now != before:
+            self.feed.publish("queries", {"queries": now})
+
+    def _shown(self, numbers: Numbers) -> dict[str, Any]:
+        return {
+            "state": numbers.running,
+            "batch": numbers.batch,
+            "rows": numbers.rows,
+            "rows_per_second": self._speed.note(numbers.rows),
+            "late": numbers.late,
+            "partly_late": numbers.partly_late,
+            "rejected": numbers.rejected,
+            "kept": numbers.kept,
+            "bound": numbers.bound,
+            "answers": self.answers,
+            "watermark": plain(numbers.watermark),
+            "lag": lag(numbers.watermark),
+            "last_batch": None
+            if numbers.last_batch is None
+            else plain(datetime.fromtimestamp(numbers.last_batch, UTC)),
+        }
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return all that a newcomer needs."""
+        queries = [
+            {
+                **board.entry,
+                "latest": brief(board.answers[-1]) if board.answers else None,
+                "thresholds": list(board.thresholds),
+            }
+            for board in self.boards.values()
+        ]
+        return {"queries": queries, "numbers": self.numbers}
+
+
+def brief(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer with its first rows only, and how many more there are."""
+    more = len(answer["rows"]) - SHOWN_ROWS
+    return answer if more <= 0 else {**answer, "rows": answer["rows"][:SHOWN_ROWS], "more": more}
+
+
+def lag(watermark: Moment | None) -> float | None:
+    """Return by how many seconds the watermark is behind the clock; None where event time is no time of day."""
+    return round(clock.time() - watermark.timestamp(), 3) if isinstance(watermark, datetime) else None
+
+
+class Speed:
+    """Rows a second, over the last few seconds."""
+
+    SECONDS = 5.0
+
+    def __init__(self) -> None:
+        self.seen: deque[tuple[float, int]] = deque()
+
+    def note(self, rows: int | None) -> float | None:
+        """Take note of how many rows there are now, and return the speed."""
+        if rows is None:
+            return None
+        now = clock.monotonic()
+        self.seen.append((now, rows))
+        while len(self.seen) > 2 and self.seen[1][0] < now - self.SECONDS:
+            self.seen.popleft()
+        (began, before), passed = self.seen[0], now - self.seen[0][0]
+        return round((rows - before) / passed, 1) if passed > 0 and began < now else None

@@ -1,0 +1,93 @@
+"""What can be served: a stream on Spark or on the local engine, with one set of words for both.
+
+The words for queries that come and go are those of `skyband.spark.Control`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import pyarrow as pa
+
+from skyband.answer import Moment, Row
+from skyband.query import Query
+from skyband.rows import Source
+
+UNREAD = 1_000  # answers that wait for a look, at most
+Running = Literal["running", "ended", "failed", "elsewhere"]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One answer, as rows."""
+
+    query: str
+    start: Moment
+    end: Moment
+    rows: Sequence[Row]
+    exact: bool = True
+    why: str | None = None
+    provisional: bool = False
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """How a stream does. `rows` is None where only the process that runs the stream knows it."""
+
+    running: Running
+    batch: int = -1
+    rows: int | None = None
+    late: int = 0
+    partly_late: int = 0
+    rejected: int = 0
+    kept: int = 0
+    bound: int = 0
+    watermark: Moment | None = None
+    last_batch: float | None = None
+    """When the last batch ended, in seconds since 1970."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is new: all queries as they stand now, and the answers since the last look, oldest first."""
+
+    queries: Sequence[dict[str, Any]]
+    answers: Sequence[Standing]
+    numbers: Numbers
+
+
+class Served(Protocol):
+    """A stream that can be served."""
+
+    engine: str
+    schema: pa.Schema
+    source: Source
+    algorithm: str
+    fixed: bool
+    """Whether its queries cannot be changed while it runs."""
+
+    def check(self, *queries: Query) -> None:
+        """Refuse queries that could not be registered."""
+
+    def register(self, *queries: Query) -> None:
+        """Serve more queries: all of these, or none."""
+
+    def unregister(self, name: str) -> None:
+        """Stop serving a query."""
+
+    def pause(self, name: str) -> None:
+        """Stop showing a query's answers."""
+
+    def resume(self, name: str) -> None:
+        """Show them again."""
+
+    def explain(self) -> str:
+        """Say which queries share what."""
+
+    def look(self) -> Look | None:
+        """Return what is new; None where nothing is."""
+
+    def close(self) -> None:
+        """End what was started for it."""

@@ -1,0 +1,205 @@
+"""Queries over REST: register, list, explain, pause, resume, remove; answers, history and numbers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+import skyband as sb
+from skyband.serve.standings import MOST_ROWS, Board, brief, plain
+from skyband.serve.streams import Standing
+from tests.serve.conftest import MINE, TOP, Fed, answers, eventually, served
+
+
+def names(client: httpx.Client) -> list[str]:
+    return [entry["name"] for entry in client.get("/api/queries").json()["queries"]]
+
+
+def test_answers_appear_and_say_what_moved(client: httpx.Client, stream: Fed) -> None:
+    stream.feed((1, "A", 5.0), (2, "B", 7.0), (3, "C", 6.0), (4, "D", 1.0), (11, "A", 9.0), (12, "C", 8.0))
+    stream.feed((20, "Z", 0.0))
+    found = eventually(lambda: len(seen := answers(client, limit=5)) == 2 and seen)
+    latest, first = found
+    assert [(row["rank"], row["id"], row["score"], row["was"]) for row in latest["rows"]] == [
+        (1, "A", 9.0, 3),
+        (2, "C", 8.0, 2),
+    ]
+    assert [row["was"] for row in first["rows"]] == [None, None, None]
+    assert latest["rows"][0]["values"] == {"venue": "XPAR"}
+    assert (first["start"], first["end"]) == ("2026-03-02T09:30:00Z", "2026-03-02T09:30:10Z")
+    assert (first["threshold"], latest["threshold"]) == (5.0, None), "the second has fewer than k rows"
+    assert latest["exact"] is True
+    assert client.get("/api/answers").json()["answers"] == [latest]
+
+
+@pytest.mark.parametrize(
+    ("media", "text"),
+    [
+        ("application/json", json.dumps(MINE)),
+        ("application/json; charset=utf-8", json.dumps([MINE])),
+        ("application/toml", '[[query]]\nname = "mine"\nk = 2\nsize = "10 seconds"\nscore = "price * volume"\n'),
+    ],
+)
+def test_a_query_is_registered_and_answers(client: httpx.Client, stream: Fed, media: str, text: str) -> None:
+    stream.feed((1, "A", 5.0))
+    reply = client.post("/api/queries", content=text, headers={"content-type": media})
+    assert (reply.status_code, reply.json()) == (201, {"registered": ["mine"]})
+    assert names(client) == ["top", "mine"]
+    stream.feed((12, "B", 3.0), (25, "C", 1.0))
+    found = eventually(lambda: answers(client, "mine"))
+    assert [row["id"] for row in found[0]["rows"]] == ["B"]
+
+
+def test_pause_resume_remove(client: httpx.Client, stream: Fed) -> None:
+    def states() -> dict[str, str]:
+        return {entry["name"]: entry["state"] for entry in client.get("/api/queries").json()["queries"]}
+
+    assert client.patch("/api/queries/top", json={"state": "paused"}).status_code == 200
+    assert states() == {"top": "paused"}
+    stream.feed((1, "A", 5.0), (11, "B", 5.0))
+    assert answers(client) == []
+    assert client.patch("/api/queries/top", json={"state": "active"}).json() == {"name": "top", "asked": "active"}
+    stream.feed((21, "C", 5.0))
+    assert eventually(lambda: answers(client))[0]["rows"][0]["id"] == "B"
+    assert client.delete("/api/queries/top").json() == {"removed": "top"}
+    assert states() == {}
+    for reply in (client.get("/api/answers/top"), client.delete("/api/queries/top")):
+        assert (reply.status_code, reply.json()) == (404, {"error": "there is no such query"})
+
+
+def test_any_name_can_be_addressed(client: httpx.Client) -> None:
+    for name in ("a/b", "50 %", "x?y#z", "<b>ü</b>", 'say "hi"', "top/pause", "a/../b", "a;b"):
+        assert client.post("/api/queries", json=MINE | {"name": name}).status_code == 201
+        path = f"/api/queries/{quote(name, safe='')}"
+        assert client.patch(path, json={"state": "paused"}).status_code == 200
+        assert client.get(f"/api/answers/{quote(name, safe='')}").json() == {"answers": []}
+        assert client.delete(path).json() == {"removed": name}
+
+
+def test_explain(client: httpx.Client) -> None:
+    assert "top: best 3 over Window('10 seconds'" in client.get("/api/explain").text
+    checked = client.post("/api/check", json=MINE)
+    assert "mine: best 2" in checked.json()["explain"]
+    assert names(client) == ["top"], "a check changes nothing"
+
+
+def test_what_is_wrong_is_said_with_its_place(client: httpx.Client) -> None:
+    reply = client.post("/api/queries", json=MINE | {"score": "price * / 2"})
+    assert reply.status_code == 422
+    assert reply.json()["problems"][0].endswith("something is missing at '/'\n    price * / 2\n            ^")
+    for wrong, said in (
+        (MINE | {"score": "nothing"}, "nothing"),
+        (MINE | {"name": "top"}, "there is already a query named 'top'"),
+        (MINE | {"k": 0}, "k is 0; it must be from 1"),
+        ({"name": "x"}, "missing key 'k', 'size', 'score'"),
+        ([], "give an object with name, k, size and score"),
+        (["x"], "give an object with name, k, size and score"),
+    ):
+        reply = client.post("/api/queries", json=wrong)
+        assert (reply.status_code, said in reply.json()["error"]) == (422, True), reply.json()
+    toml = {"content-type": "application/toml"}
+    assert "no TOML" in client.post("/api/queries", content="[[", headers=toml).json()["error"]
+    assert "names 'x' as the column of the id" in client.post(
+        "/api/queries", content='id = "x"\n[[query]]\nname = "a"\nk = 1\nsize = "1 s"\nscore = "price"', headers=toml
+    ).json()["error"]  # fmt: skip
+    assert client.post("/api/queries", content="x", headers={"content-type": "text/plain"}).status_code == 415
+    assert client.post("/api/queries", content=b"\xff", headers=toml).status_code == 422
+    assert client.patch("/api/queries/top", json={"state": "gone"}).status_code == 422
+    assert names(client) == ["top"]
+
+
+def test_all_queries_of_a_text_or_none(client: httpx.Client) -> None:
+    reply = client.post("/api/queries", json=[MINE, MINE | {"name": "bad", "score": "no_such_column"}])
+    assert reply.status_code == 422
+    assert names(client) == ["top"]
+
+
+def test_numbers(client: httpx.Client, stream: Fed) -> None:
+    stream.feed((1, "A", 5.0), (2, "B", float("nan")), (15, "C", 1.0))
+    stream.feed((3, "late", 2.0))
+    about = eventually(lambda: (found := client.get("/api/stream").json())["numbers"]["rows"] == 4 and found)
+    assert about["engine"] == "local"
+    assert about["columns"]["price"] == "double"
+    assert about["limits"]["k"] == 1000
+    numbers = about["numbers"]
+    assert (numbers["late"], numbers["rejected"], numbers["batch"]) == (1, 1, 2)
+    assert 1 <= numbers["kept"] <= numbers["bound"]
+    assert numbers["watermark"] == "2026-03-02T09:30:15Z"
+    assert client.get("/healthz").json() == {"state": "running"}
+    text = client.get("/metrics").text
+    for line in (
+        "skyband_stream_up 1", "skyband_rows_total 4", "skyband_late_rows_total 1", "skyband_rejected_rows_total 1",
+        'skyband_queries{state="active"} 1', 'skyband_answer_exact{query="top"} 1', "skyband_answers_total 1",
+    ):  # fmt: skip
+        assert line in text.splitlines()
+
+
+def test_a_stream_that_fails_is_unwell(client: httpx.Client, stream: Fed) -> None:
+    stream.queue.put("no batch")
+    eventually(lambda: client.get("/healthz").status_code == 503)
+    assert client.get("/healthz").json() == {"state": "failed"}
+    assert "skyband_stream_up 0" in client.get("/metrics").text
+
+
+def test_a_query_with_absurdly_many_windows_is_set_aside() -> None:
+    tiny = sb.Query("tiny", k=1, score="price", window=sb.Window("1 microsecond"))
+    stream = Fed([TOP, tiny])
+    try:
+        with served(stream) as client:
+            stream.feed((1, "A", 5.0))
+            stream.feed((3600, "B", 5.0))
+            entry = eventually(
+                lambda: next(
+                    (e for e in client.get("/api/queries").json()["queries"] if e["state"] == "set aside"), None
+                )
+            )
+            assert entry["name"] == "tiny"
+            assert "3,599,000,001 window edges" in entry["error"]
+            assert answers(client)
+    finally:
+        stream.close()
+
+
+# What is remembered.
+
+
+def standing(end: int, *scores: float, **more: Any) -> Standing:
+    rows = [sb.Row(rank, f"i{score:g}", score, end) for rank, score in enumerate(scores, 1)]
+    return Standing("q", end - 10, end, rows, **more)
+
+
+def board(k: int = 2) -> Board:
+    return Board({"name": "q", "query": {"k": k, "distinct": "best"}})
+
+
+def test_an_answer_is_taken_once_but_a_provisional_one_is_replaced() -> None:
+    one = board()
+    assert one.take(standing(10, 5, 4, provisional=True)) is not None
+    later = one.take(standing(10, 6, 5))
+    assert later is not None
+    assert [row["was"] for row in later["rows"]] == [None, None], "moves are measured against the window before"
+    assert one.take(standing(10, 9, 8)) is None
+    assert one.take(standing(5, 9, 8)) is None
+    assert len(one.answers) == len(one.thresholds) == 1
+    following = one.take(standing(20, 7, 6))
+    assert following is not None
+    assert [row["was"] for row in following["rows"]] == [None, 1]
+
+
+def test_memory_is_bounded_and_long_answers_are_cut_for_the_feed() -> None:
+    one = board(k=900)
+    for end in range(10, 100, 10):
+        one.take(standing(end, *range(900, 0, -1)))
+    assert sum(len(answer["rows"]) for answer in one.answers) <= MOST_ROWS
+    shown = brief(one.answers[-1])
+    assert (len(shown["rows"]), shown["more"]) == (50, 850)
+
+
+def test_values_survive_javascript() -> None:
+    assert plain([float("-inf"), 2**53, 2**53 + 1, b"x", {1: None}]) == [
+        "-Infinity", 9007199254740992, "9007199254740993", "b'x'", {"1": None},
+    ]  # fmt: skip
