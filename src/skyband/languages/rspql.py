@@ -7,7 +7,7 @@ from typing import Any
 
 from rdflib import Variable
 
-from skyband.errors import QueryError
+from skyband.errors import LanguageError, QueryError
 from skyband.expressions.tree import Column, Node, to_sql
 from skyband.join import Join
 from skyband.languages.clauses import PART_NAMESPACE, Part, Statement, statements
@@ -52,8 +52,8 @@ def read(text: str, mapping: Mapping | None = None) -> list[Registered]:
     try:
         return [_Reading(statement, mapping).read() for statement in statements(text, mapping.prefixes)]
     except RecursionError:
-        msg = "the query is nested too deeply"
-        raise QueryError(msg) from None
+        msg = "the query is nested too deeply, or an expression is too long"
+        raise LanguageError(msg, text) from None
 
 
 class _Reading:
