@@ -365,9 +365,8 @@ def serve(
             source = Source(
                 _needed("time", time or file.time), _needed("id", id or file.id), _unit(time_unit or file.time_unit)
             )
-            given = opening.Input(
-                folder, file.queries, source, watermark or file.watermark or opening.WATERMARK, algorithm
-            )
+            delay = watermark or file.watermark or opening.WATERMARK
+            given = opening.Input(folder, file.queries, source, delay, algorithm, file.services)
             running = (
                 opening.locally(given) if engine == "local" else opening.on_spark(given, checkpoint, master, console)
             )

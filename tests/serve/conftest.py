@@ -52,7 +52,7 @@ def batch(*events: Event) -> pa.RecordBatch:
 class Fed(LocalStream):
     """A local stream that gets its batches from a test."""
 
-    def __init__(self, queries: Sequence[sb.Query] = (TOP,)) -> None:
+    def __init__(self, queries: Sequence[sb.Query] = (TOP,), **options: Any) -> None:
         self.queue: Queue[pa.RecordBatch] = Queue()
         stopping = threading.Event()
 
@@ -64,7 +64,7 @@ class Fed(LocalStream):
                     continue
 
         super().__init__(
-            queries, batches(), schema=SCHEMA, source=Source("ts", "symbol"), delay=0, stopping=stopping
+            queries, batches(), schema=SCHEMA, source=Source("ts", "symbol"), delay=0, stopping=stopping, **options
         )  # fmt: skip
 
     def feed(self, *events: Event) -> None:

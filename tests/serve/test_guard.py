@@ -17,7 +17,7 @@ from skyband.errors import InputError, QueryError
 from skyband.rows import Source
 from skyband.serve.guard import POLICY
 from skyband.serve.server import Server
-from skyband.serve.texts import LANGUAGES, Limits, read
+from skyband.serve.texts import LANGUAGES, Limits, Reading
 from tests.serve.conftest import MINE, TOKEN, TOP, Fed, served
 
 CHANGES = [
@@ -206,6 +206,7 @@ WORDS = st.sampled_from(
      ")", "{", "}", "[", "]", ",", ";", "\n", "REGISTER STREAM", "WHERE", "WINDOW", "SERVICE", "<http://x>", "?s", ":W",
      "HOP", "TUMBLE", "INTERVAL", "MINUTES", "\x00", "é", "\\", "--", "/*"]
 )  # fmt: skip
+READING = Reading(Source("ts", "symbol"))
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -218,11 +219,11 @@ VALUES = st.recursive(
 @given(text=st.lists(WORDS, max_size=30).map(" ".join) | st.text(max_size=100))
 def test_any_text_gives_queries_or_an_error(language: str, text: str) -> None:
     with suppress(QueryError):
-        assert all(isinstance(query, sb.Query) for query in read(text, language, Source("ts", "symbol")))
+        assert all(isinstance(query, sb.Query) for query in READING.read(text, language))
 
 
 @settings(max_examples=150, deadline=2000)
 @given(st.dictionaries(st.sampled_from([*TOP.as_dict(), "where", "partition_by", "closed", "x"]), VALUES))
 def test_any_json_gives_queries_or_an_error(given_: dict[str, Any]) -> None:
     with suppress(QueryError):
-        read(json.dumps({**MINE, **given_}), "json", Source("ts", "symbol"))
+        READING.read(json.dumps({**MINE, **given_}), "json")

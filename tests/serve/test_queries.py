@@ -96,8 +96,8 @@ def test_what_is_wrong_is_said_with_its_place(client: httpx.Client) -> None:
         (MINE | {"name": "top"}, "there is already a query named 'top'"),
         (MINE | {"k": 0}, "k is 0; it must be from 1"),
         ({"name": "x"}, "missing key 'k', 'size', 'score'"),
-        ([], "give an object with name, k, size and score"),
-        (["x"], "give an object with name, k, size and score"),
+        ([], "give a table with name, k, size and score"),
+        (["x"], "give a table with name, k, size and score"),
     ):
         reply = client.post("/api/queries", json=wrong)
         assert (reply.status_code, said in reply.json()["error"]) == (422, True), reply.json()
@@ -203,3 +203,92 @@ def test_values_survive_javascript() -> None:
     assert plain([float("-inf"), 2**53, 2**53 + 1, b"x", {1: None}]) == [
         "-Infinity", 9007199254740992, "9007199254740993", "b'x'", {"1": None},
     ]  # fmt: skip
+
+
+# Languages, and remote data.
+
+SQL = """
+CREATE VIEW dearest AS
+SELECT symbol, price AS score FROM TUMBLE(trades, ts, INTERVAL 10 SECONDS) ORDER BY score DESC LIMIT 2
+"""
+RSPQL = """
+REGISTER STREAM :dearest AS
+SELECT ?it (?price AS ?score)
+FROM NAMED WINDOW :W ON :trades [RANGE 10s STEP 10s]
+WHERE { WINDOW :W { ?it :price ?price } }
+ORDER BY DESC(?score) LIMIT 2
+"""
+
+
+@pytest.mark.parametrize(("media", "text"), [("application/sql", SQL), ("application/sparql-query", RSPQL)])
+def test_other_languages(client: httpx.Client, stream: Fed, media: str, text: str) -> None:
+    head = {"content-type": media}
+    assert client.post("/api/queries", content=text, headers=head).json() == {"registered": ["dearest"]}
+    stream.feed((1, "A", 5.0), (2, "B", 7.0), (3, "C", 6.0), (11, "D", 1.0), (21, "E", 1.0))
+    found = eventually(lambda: answers(client, "dearest", limit=9))
+    assert [row["id"] for row in found[-1]["rows"]] == ["B", "C"]
+    wrong = text.replace("LIMIT 2", "LIMIT LIMIT")
+    reply = client.post("/api/check", content=wrong, headers=head)
+    assert reply.status_code == 422
+    problem = reply.json()
+    line = wrong.splitlines()[problem["line"] - 1]
+    assert problem["error"].splitlines()[-1].index("^") - 4 == problem["column"] - 1
+    assert problem["column"] <= len(line) + 1
+
+
+LIKED = {
+    "name": "liked",
+    "k": 2,
+    "size": "10 seconds",
+    "score": "price + likes",
+    "join": {"service": "likes", "budget": 2},
+}
+
+
+def test_a_joined_query_says_how_old_its_values_are() -> None:
+    likes = {"A": 10.0, "B": 1.0, "C": 100.0}
+    stream = Fed(services={"likes": lambda ids: {name: likes.get(name) for name in ids}})
+    try:
+        with served(stream) as client:
+            assert client.get("/api/stream").json()["services"] == ["likes"]
+            assert "likes" in client.post("/api/check", json=LIKED).json()["explain"]
+            assert client.post("/api/queries", json=LIKED).status_code == 201
+            for second in (1, 11, 21, 31):
+                stream.feed((second, "A", 5.0), (second + 1, "B", 7.0), (second + 2, "C", 6.0))
+            found = eventually(lambda: len(seen := answers(client, "liked", limit=9)) == 3 and seen)
+            assert [row["id"] for row in found[0]["rows"]] == ["C", "A"]
+            assert all({"likes"} <= set(row["values"]) for row in found[0]["rows"])
+            assert all(row["age"] is None or row["age"] >= 0 for row in found[0]["rows"])
+            assert found[0]["spent"]["refreshes"] <= 2
+            numbers = client.get("/api/stream").json()["numbers"]
+            assert numbers["refreshes"]["budget"] == 2
+            assert "skyband_remote_refreshes_total" in client.get("/metrics").text
+    finally:
+        stream.close()
+
+
+def test_only_services_that_the_server_has() -> None:
+    stream = Fed(services={"likes": lambda ids: dict.fromkeys(ids, 1.0)})
+    text = 'name = "x"\nk = 1\nsize = "10 seconds"\nscore = "price + evil"\njoin = {service = "evil", budget = 1}\n'
+    table = '\n[service.evil]\nkind = "http"\nurl = {env = "HOME"}\nvalue = "x"\n'
+    evil = "PREFIX : <urn:skyband:>" + RSPQL.replace(
+        "} }", "} SERVICE <http://evil.example/sparql> { ?it :likes ?l } }"
+    )
+    try:
+        with served(stream) as client:
+            for media, body, said in (
+                ("application/toml", f"[[query]]\n{text}", "the service 'evil'; this server has 'likes'"),
+                ("application/toml", f"[[query]]\n{text}{table}", "over HTTP only [[query]] tables are taken"),
+                ("application/json", json.dumps(LIKED | {"join": {"service": "likes"}}), "budget is None"),
+                (
+                    "application/json",
+                    json.dumps(LIKED | {"join": {"service": "likes", "budget": 9999}}),
+                    "at most 1,000",
+                ),
+                ("application/sparql-query", evil.replace("(?price AS", "(?price + ?l AS"), "this server has 'likes'"),
+            ):
+                reply = client.post("/api/queries", content=body, headers={"content-type": media})
+                assert (reply.status_code, said in reply.json()["error"]) == (422, True), reply.json()
+            assert names(client) == ["top"]
+    finally:
+        stream.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,14 +67,8 @@ def load(path: Path) -> QueryFile:
 
 def parse(given: Mapping[str, Any], file: str) -> QueryFile:
     """Make queries of what a file holds."""
-    problems = _top_problems(given)
-    queries = []
-    for number, table in enumerate(_tables(given), 1):
-        try:
-            queries.append(Query.from_dict(table))
-        except QueryError as error:
-            head = f"query {error.name!r}" if error.name else f"query number {number}"
-            problems += [f"{head}: {problem}" for problem in error.problems]
+    queries, problems = queries_of(_tables(given))
+    problems = _top_problems(given) + problems
     services: dict[str, Remote] = {}
     for name, table in given.get("service", {}).items() if isinstance(given.get("service", {}), Mapping) else ():
         try:
@@ -87,11 +81,23 @@ def parse(given: Mapping[str, Any], file: str) -> QueryFile:
         for name, service in asked.items()
         if service not in given.get("service", {})
     ]
-    twice = [name for name, count in Counter(query.name for query in queries).items() if count > 1]
-    problems += [f"query {name!r}: there is more than one of this name; give each its own" for name in twice]
     if problems:
         raise QueryError([f"{file}: {problems[0]}"] if len(problems) == 1 else problems)
     return QueryFile(tuple(queries), **{key: given[key] for key in DEFAULTS if key in given}, services=services)
+
+
+def queries_of(tables: Iterable[Mapping[str, Any]]) -> tuple[list[Query], list[str]]:
+    """Make queries of plain values; returns all that is wrong with them as well."""
+    queries, problems = [], []
+    for number, table in enumerate(tables, 1):
+        try:
+            queries.append(Query.from_dict(table))
+        except QueryError as error:
+            head = f"query {error.name!r}" if error.name else f"query number {number}"
+            problems += [f"{head}: {problem}" for problem in error.problems]
+    twice = [name for name, count in Counter(query.name for query in queries).items() if count > 1]
+    problems += [f"query {name!r}: there is more than one of this name; give each its own" for name in twice]
+    return queries, problems
 
 
 def _tables(given: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -19,14 +19,14 @@ from starlette.exceptions import HTTPException
 
 from skyband import __version__
 from skyband.errors import QueryError
-from skyband.monitor import Monitor
+from skyband.languages import Mapping
 from skyband.serve.feed import Feed, FeedFull, FeedResponse
 from skyband.serve.guard import LOOPBACK, Guard
 from skyband.serve.metrics import exposition
 from skyband.serve.schemas import FAILED, MISSING, REFUSED, REGISTER, STATE, Answers, Listed, Refused, Stream
 from skyband.serve.standings import MOST_ANSWERS, Standings
 from skyband.serve.streams import Served
-from skyband.serve.texts import Limits, as_problem, read
+from skyband.serve.texts import Limits, Reading, as_problem
 
 logger = logging.getLogger(__name__)
 LOOK = 0.25  # seconds between two looks at the stream
@@ -56,10 +56,13 @@ class Edge:
         How much may be asked for.
     feed
         The change feed.
+    mapping
+        What names in RSP-QL mean.
     """
 
-    def __init__(self, stream: Served, limits: Limits, feed: Feed) -> None:
+    def __init__(self, stream: Served, limits: Limits, feed: Feed, mapping: Mapping) -> None:
         self.stream, self.limits, self.feed = stream, limits, feed
+        self.reading = Reading(stream.source, stream.services, mapping)
         self.standings = Standings(feed)
         self._looking = asyncio.Lock()
         self._changing = asyncio.Lock()
@@ -97,11 +100,10 @@ class Edge:
 
     def register(self, text: str, language: str, *, only_check: bool) -> list[str]:
         """Read queries and serve them, all or none; or only see whether that would do, and explain."""
-        queries = read(text, language, self.stream.source)
+        queries = self.reading.read(text, language)
         self.limits.check(queries, len(self.standings.boards))
         if only_check:
-            self.stream.check(*queries)
-            return Monitor(queries, algorithm=self.stream.algorithm).explain().splitlines()
+            return self.stream.plan(*queries).splitlines()
         self.stream.register(*queries)
         return [query.name for query in queries]
 
@@ -113,6 +115,7 @@ def make_app(
     hosts: Collection[str] = LOOPBACK,
     limits: Limits | None = None,
     feed: Feed | None = None,
+    mapping: Mapping | None = None,
 ) -> FastAPI:
     """Return the application that serves a stream.
 
@@ -128,9 +131,11 @@ def make_app(
         How much may be asked for.
     feed
         The change feed.
+    mapping
+        What names in RSP-QL mean.
     """
     limits = limits or Limits()
-    edge = Edge(stream, limits, feed or Feed())
+    edge = Edge(stream, limits, feed or Feed(), mapping or Mapping())
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -287,6 +292,7 @@ def describe(edge: Edge) -> dict[str, Any]:
         "algorithm": stream.algorithm,
         "time": stream.source.time,
         "id": stream.source.id,
+        "services": list(stream.services),
         "columns": {field.name: str(field.type) for field in stream.schema},
         "limits": vars(edge.limits),
         "numbers": edge.standings.numbers,

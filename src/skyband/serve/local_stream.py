@@ -6,7 +6,8 @@ import logging
 import threading
 import time as clock
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,7 +17,7 @@ from skyband.files.job import used_columns
 from skyband.monitor import Monitor
 from skyband.query import Query
 from skyband.rows import Source
-from skyband.serve.streams import UNREAD, Look, Numbers, Running, Standing
+from skyband.serve.streams import SPENT, UNREAD, Look, Numbers, Running, Standing
 from skyband.windows import NEVER
 
 logger = logging.getLogger(__name__)
@@ -39,6 +40,8 @@ class LocalStream:
         Microseconds by which events may be late.
     algorithm
         Which algorithm keeps the candidates.
+    services
+        What queries may be joined with, by name.
     stopping
         Set when the stream is to end; `batches` should then end as well.
     """
@@ -55,12 +58,14 @@ class LocalStream:
         source: Source,
         delay: int,
         algorithm: str = "staircase",
+        services: Mapping[str, Any] | None = None,
         stopping: threading.Event | None = None,
     ) -> None:
         self.schema, self.source, self.algorithm, self.delay = schema, source, algorithm, delay
+        self.services = dict(services or {})
         self.monitor = Monitor(
-            algorithm=algorithm, time=source.time, id=source.id, time_unit=source.time_unit
-        )  # fmt: skip
+            algorithm=algorithm, time=source.time, id=source.id, time_unit=source.time_unit, services=self.services
+        )
         self.monitor.declare(schema)
         self.stopping = stopping or threading.Event()
         self._lock = threading.RLock()
@@ -100,7 +105,7 @@ class LocalStream:
                 answers.append(self.monitor.advance(None if newest == NEVER else newest - self.delay))
                 break
             except TooManyWindows as error:
-                self.monitor = Monitor.restore(before)
+                self.monitor = Monitor.restore(before, services=self.services)
                 if error.query is None:
                     raise
                 self._set_aside(error.query, str(error))
@@ -117,10 +122,8 @@ class LocalStream:
 
     # Queries that come and go.
 
-    def check(self, *queries: Query) -> None:
-        """Refuse queries that could not be registered."""
-        with self._lock:
-            known = {*self.monitor.order, *self._aside}
+    def _check(self, queries: Sequence[Query]) -> None:
+        known = {*self.monitor.order, *self._aside}
         for query in queries:
             if query.name in known:
                 msg = f"there is already a query named {query.name!r}; names are unique: choose another"
@@ -128,10 +131,16 @@ class LocalStream:
             known.add(query.name)
         used_columns(queries, self.source, self.schema)
 
+    def plan(self, *queries: Query) -> str:
+        """Refuse queries that could not be registered; say of others which of them share what."""
+        with self._lock:
+            self._check(queries)
+        return Monitor(queries, algorithm=self.algorithm, services=self.services).explain()
+
     def register(self, *queries: Query) -> None:
         """Serve more queries from the next batch on: all of these, or none."""
         with self._lock:
-            self.check(*queries)
+            self._check(queries)
             self.monitor.register(*queries)
             self._changed = True
 
@@ -184,8 +193,9 @@ class LocalStream:
             return Look(listed, answers, self._numbers())
 
     def _standing(self, answer: Answer) -> Standing:
+        spent = {name: getattr(answer, name) for name in SPENT} if answer.refreshes is not None else None
         return Standing(
-            answer.query, answer.start, answer.end, answer.rows, answer.exact, answer.why, answer.provisional
+            answer.query, answer.start, answer.end, answer.rows, answer.exact, answer.why, answer.provisional, spent
         )
 
     def _numbers(self) -> Numbers:

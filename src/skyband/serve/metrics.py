@@ -38,6 +38,8 @@ def exposition(edge: Edge) -> str:
     add("watermark_seconds", "gauge", "The watermark, in seconds since 1970.", _seconds(numbers.get("watermark")))
     add("last_batch_seconds", "gauge", "When the last batch ended.", _seconds(numbers.get("last_batch")))
     add("answers_total", "counter", "Answers shown since the server was started.", numbers.get("answers"))
+    for name, count in edge.standings.spent.items():
+        add(f"remote_{name}_total", "counter", f"Remote ids: {name}, since the server was started.", count)
     add("queries", "gauge", "Queries by their state.", states, "state")
     add("threshold", "gauge", "Score of the k-th row.", {n: a["threshold"] for n, a in last.items()}, "query")
     add("answer_exact", "gauge", "Whether the last answer is exact.", {n: a["exact"] for n, a in last.items()}, "query")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
@@ -15,6 +15,7 @@ from skyband.errors import InputError
 from skyband.files.follow import follow
 from skyband.files.stream import Stream, read
 from skyband.query import Query
+from skyband.remotes import Remote
 from skyband.rows import Source
 from skyband.serve.local_stream import LocalStream
 from skyband.serve.spark_stream import Recorder, SparkStream
@@ -34,6 +35,7 @@ class Input:
     source: Source
     watermark: str = WATERMARK
     algorithm: str = "staircase"
+    services: Mapping[str, Remote] = field(default_factory=dict)
 
     def stream(self) -> Stream:
         """Return the files that are there, with all their columns."""
@@ -56,7 +58,8 @@ def locally(given: Input) -> Iterator[Served]:
     stream, stopping = given.stream(), threading.Event()
     served = LocalStream(
         given.queries, follow(given.folder, stream, stopping), schema=stream.schema, source=given.source,
-        delay=microseconds(given.watermark, "watermark"), algorithm=given.algorithm, stopping=stopping,
+        delay=microseconds(given.watermark, "watermark"), algorithm=given.algorithm, services=given.services,
+        stopping=stopping,
     )  # fmt: skip
     try:
         yield served

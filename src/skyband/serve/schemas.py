@@ -25,6 +25,7 @@ class Stream(BaseModel):
     algorithm: str
     time: str
     id: str
+    services: list[str]
     columns: dict[str, str]
     limits: dict[str, int | str]
     numbers: dict[str, Any]
@@ -47,7 +48,10 @@ class Listed(BaseModel):
 
 
 class Row(BaseModel):
-    """A row of an answer; `was` is its rank in the answer before, null for one that is new."""
+    """A row of an answer; `was` is its rank in the answer before, null for one that is new.
+
+    In a joined query's answer `age` says how many seconds old the remote value is, null where it is a default.
+    """
 
     rank: int
     was: int | None
@@ -56,6 +60,7 @@ class Row(BaseModel):
     time: str | int
     partition: Any = None
     values: dict[str, Any] = {}
+    age: float | None = None
 
 
 class Answer(BaseModel):
@@ -68,6 +73,7 @@ class Answer(BaseModel):
     why: str | None
     provisional: bool
     threshold: float | str | None
+    spent: dict[str, int] | None = None
     rows: list[Row]
 
 

@@ -18,6 +18,7 @@ import uvicorn
 from rich.console import Console
 
 from skyband.errors import InputError
+from skyband.languages import Mapping
 from skyband.serve.app import make_app
 from skyband.serve.feed import PATIENCE, Feed
 from skyband.serve.guard import LOOPBACK
@@ -47,6 +48,8 @@ class Server:
         Names, besides those of loopback, by which the server may be asked for.
     limits
         How much may be asked for.
+    mapping
+        What names in RSP-QL mean.
 
     Examples
     --------
@@ -61,6 +64,7 @@ class Server:
     token: str = ""
     allow_hosts: Collection[str] = ()
     limits: Limits = field(default_factory=Limits)
+    mapping: Mapping | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.stream, Control):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from skyband.answer import Moment, Row
-from skyband.serve.streams import UNREAD, Look, Numbers, Running, Standing
+from skyband.monitor import Monitor
+from skyband.query import Query
+from skyband.serve.streams import SPENT, UNREAD, Look, Numbers, Running, Standing
 from skyband.spark.control import Control
 from skyband.spark.handle import Handle
 
@@ -41,19 +43,26 @@ class SparkStream:
         A `Handle` for a stream in this process, a `Control` for one elsewhere.
     recorder
         The stream's sink, where it is one.
+    services
+        With what queries may be joined.
     """
 
     engine = "spark"
 
-    def __init__(self, control: Control, recorder: Recorder | None = None) -> None:
+    def __init__(self, control: Control, recorder: Recorder | None = None, services: Collection[str] = ()) -> None:
         self.control, self.recorder = control, recorder
         self.schema, self.source = control.checkpoint.schema(), control.source
-        self.fixed = control.fixed
+        self.fixed, self.services = control.fixed, tuple(services)
         self.algorithm = str(control.checkpoint.identity["algorithm"])
-        self.check, self.register, self.unregister = control.check, control.register, control.unregister
+        self.register, self.unregister = control.register, control.unregister
         self.pause, self.resume, self.explain = control.pause, control.resume, control.explain
         self._rows, self._counted = 0, -1
         self._before: tuple[object, ...] = ()
+
+    def plan(self, *queries: Query) -> str:
+        """Refuse queries that could not be registered; say of others which of them share what."""
+        self.control.check(*queries)
+        return Monitor(queries, algorithm=self.algorithm).explain()
 
     def look(self) -> Look | None:
         """Return what is new; None where nothing is."""
@@ -101,7 +110,9 @@ class SparkStream:
                 start, end = _moment(window["window_start"]), _moment(window["window_end"])
                 ranked = [_row(row, entry["query"]) for row in listed]
                 open_ = any(row.get("provisional") for row in listed)
-                found.append(Standing(entry["name"], start, end, ranked, window["exact"], window["why"], open_))
+                found.append(
+                    Standing(entry["name"], start, end, ranked, window["exact"], window["why"], open_, _spent(listed))
+                )
         return found
 
     def _numbers(self, status: dict[str, Any]) -> Numbers:
@@ -125,15 +136,23 @@ def _by_window(table: pa.Table, given: dict[str, dict[str, Any]]) -> list[Standi
             windows.setdefault(key, []).append(row)
     return [
         Standing(
-            name, start, end, [_row(row, given[name]) for row in rows], rows[0]["exact"], rows[0]["why"], provisional
+            name, start, end, [_row(row, given[name]) for row in rows], rows[0]["exact"], rows[0]["why"], provisional,
+            _spent(rows),
         )
         for (name, start, end, provisional), rows in windows.items()
     ]  # fmt: skip
 
 
+def _spent(rows: Sequence[dict[str, Any]]) -> dict[str, int] | None:
+    """Return what a joined query took; every row says it."""
+    return {name: rows[0][name] for name in SPENT} if rows and rows[0].get("refreshes") is not None else None
+
+
 def _row(row: dict[str, Any], query: dict[str, Any]) -> Row:
-    values = {name: row.get(name) for name in query.get("select", ())}
-    return Row(row["rank"], row["id"], row["score"], row["time"], row.get("partition"), values)
+    remote = [query["join"]["service"]] if "join" in query else []
+    values = {name: row.get(name) for name in (*remote, *query.get("select", ()))}
+    age = row.get("age") if remote else None
+    return Row(row["rank"], row["id"], row["score"], row["time"], row.get("partition"), values, age)
 
 
 def _moment(text: str) -> Moment:

@@ -56,7 +56,7 @@ class Board:
 
     def _shown(self, standing: Standing) -> dict[str, Any]:
         query = self.entry["query"]
-        changes = difference(self.ranked, standing.rows, by_id="distinct" in query)
+        changes = difference(self.ranked, standing.rows, by_id="distinct" in query or "join" in query)
         was = {(change.row.partition, change.row.rank): change.previous_rank for change in changes if change.rank}
         full = len(standing.rows) >= query["k"] and "partition_by" not in query
         return {
@@ -67,7 +67,10 @@ class Board:
             "why": standing.why,
             "provisional": standing.provisional,
             "threshold": plain(standing.rows[-1].score) if full else None,
-            "rows": [_row(row, was.get((row.partition, row.rank), row.rank)) for row in standing.rows],
+            **({"spent": standing.spent} if standing.spent is not None else {}),
+            "rows": [
+                _row(row, was.get((row.partition, row.rank), row.rank), joined="join" in query) for row in standing.rows
+            ],
         }
 
 
@@ -78,12 +81,14 @@ def _newer(standing: Standing, last: Standing) -> bool:
     return standing.end > last.end or (standing.end == last.end and last.provisional)  # type: ignore[operator]
 
 
-def _row(row: Row, was: int | None) -> dict[str, Any]:
+def _row(row: Row, was: int | None, *, joined: bool) -> dict[str, Any]:
     shown = {"rank": row.rank, "was": was, "id": plain(row.id), "score": plain(row.score), "time": plain(row.time)}
     if row.partition is not None:
         shown["partition"] = plain(row.partition)
     if row.values:
         shown["values"] = {name: plain(value) for name, value in row.values.items()}
+    if joined:
+        shown["age"] = None if row.age is None else row.age / 1_000_000
     return shown
 
 
@@ -129,6 +134,7 @@ class Standings:
         self.boards: dict[str, Board] = {}
         self.numbers: dict[str, Any] = {}
         self.answers = 0
+        self.spent = dict.fromkeys(("refreshes", "failures"), 0)
         self._speed = Speed()
 
     def take(self, look: Look) -> None:
@@ -139,6 +145,8 @@ class Standings:
             shown = board.take(standing) if board is not None else None
             if shown is not None:
                 self.answers += 1
+                for name in self.spent:
+                    self.spent[name] += (standing.spent or {}).get(name, 0)
                 self.feed.publish("answer", brief(shown), standing.query)
         self.numbers = self._shown(look.numbers)
         self.feed.publish("numbers", self.numbers)
@@ -170,11 +178,25 @@ class Standings:
             "kept": numbers.kept,
             "bound": numbers.bound,
             "answers": self.answers,
+            "refreshes": self._refreshes(),
             "watermark": plain(numbers.watermark),
             "lag": lag(numbers.watermark),
             "last_batch": None
             if numbers.last_batch is None
             else plain(datetime.fromtimestamp(numbers.last_batch, UTC)),
+        }
+
+    def _refreshes(self) -> dict[str, int] | None:
+        """Return what the last answers of joined queries spent of their budgets; None where there is no such query."""
+        joined = [board for board in self.boards.values() if "join" in board.entry["query"]]
+        if not joined:
+            return None
+        budgets = [board.entry["query"]["join"].get("budget") for board in joined]
+        last = [board.last.spent for board in joined if board.last is not None and board.last.spent is not None]
+        return {
+            "spent": sum(one["refreshes"] for one in last),
+            "budget": sum(budget or 0 for budget in budgets),
+            "failures": self.spent["failures"],
         }
 
     def snapshot(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ The words for queries that come and go are those of `skyband.spark.Control`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -16,6 +16,7 @@ from skyband.query import Query
 from skyband.rows import Source
 
 UNREAD = 1_000  # answers that wait for a look, at most
+SPENT = ("refreshes", "failures", "stale")
 Running = Literal["running", "ended", "failed", "elsewhere"]
 
 
@@ -30,6 +31,8 @@ class Standing:
     exact: bool = True
     why: str | None = None
     provisional: bool = False
+    spent: dict[str, int] | None = None
+    """Of a joined query: how many remote ids were refreshed and failed, and how many rows are stale."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,12 @@ class Served(Protocol):
     fixed: bool
     """Whether its queries cannot be changed while it runs."""
 
-    def check(self, *queries: Query) -> None:
-        """Refuse queries that could not be registered."""
+    @property
+    def services(self) -> Collection[str]:
+        """With what queries may be joined."""
+
+    def plan(self, *queries: Query) -> str:
+        """Refuse queries that could not be registered; say of others which of them share what."""
 
     def register(self, *queries: Query) -> None:
         """Serve more queries: all of these, or none."""

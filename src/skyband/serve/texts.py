@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from skyband.durations import microseconds, spoken
 from skyband.errors import QueryError
-from skyband.files.queries import parse as parse_tables
+from skyband.files.queries import queries_of
+from skyband.languages import Mapping, read_rspql, read_sql
 from skyband.query import Query
 from skyband.rows import Source
-
-WHAT = "the text"
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,8 @@ class Limits:
         How many bytes of query text are taken.
     name
         How many characters a query's name may have.
+    budget
+        How many remote ids may be refreshed for one answer of a joined query.
     """
 
     queries: int = 100
@@ -46,6 +47,7 @@ class Limits:
     panes: int = 10_000
     text: int = 16_384
     name: int = 120
+    budget: int = 1_000
 
     def check(self, new: Sequence[Query], there: int) -> None:
         """Refuse queries that ask for too much; `there` is how many the stream has already."""
@@ -70,66 +72,105 @@ class Limits:
             problems.append(
                 f"size is {window.size // window.slide:,} times the slide; this server allows at most {self.panes:,}"
             )
+        if query.join is not None and (query.join.budget is None or query.join.budget > self.budget):
+            problems.append(f"budget is {query.join.budget}; this server allows at most {self.budget:,}")
+        if query.join is not None and query.join.n > self.k:
+            problems.append(f"n is {query.join.n:,}; this server allows at most {self.k:,}")
         return problems
 
 
-def read(text: str, language: str, source: Source) -> tuple[Query, ...]:
-    """Return the queries of a text.
+@dataclass(frozen=True)
+class Reading:
+    """How texts are read for one stream.
 
     Parameters
     ----------
-    text
-        As it came.
-    language
-        One of `LANGUAGES`.
     source
-        The stream's columns of time and id, which the text may name but not change.
-
-    Raises
-    ------
-    QueryError
-        With all that is wrong.
+        The stream's columns of time and id, which a text may name but not change.
+    services
+        What queries may join with; no text can name another, or say where one is.
+    mapping
+        What names in RSP-QL mean.
 
     Examples
     --------
-    >>> read('{"name": "top", "k": 3, "size": "1 hour", "score": "price"}', "json", Source("ts", "id"))[0].k
+    >>> reading = Reading(Source("ts", "id"))
+    >>> reading.read('{"name": "top", "k": 3, "size": "1 hour", "score": "price"}', "json")[0].k
     3
     """
-    try:
-        return LANGUAGES[language](text, source)
-    except RecursionError:
-        msg = f"{WHAT} is nested too deeply"
-        raise QueryError(msg) from None
 
+    source: Source
+    services: Collection[str] = ()
+    mapping: Mapping = field(default_factory=Mapping)
 
-def _from_json(text: str, source: Source) -> tuple[Query, ...]:  # noqa: ARG001 - as the others
-    try:
-        given = json.loads(text)
-    except ValueError as error:
-        msg = f"{WHAT} is no JSON: {error}"
-        raise QueryError(msg) from None
-    tables = given if isinstance(given, list) else [given]
-    if not all(isinstance(table, Mapping) for table in tables) or not tables:
-        msg = f"{WHAT} is no query; give an object with name, k, size and score, or a list of such"
-        raise QueryError(msg)
-    return parse_tables({"query": tables}, WHAT).queries
+    def read(self, text: str, language: str) -> list[Query]:
+        """Return the queries of a text; raises QueryError with what is wrong."""
+        try:
+            found = LANGUAGES[language](self, text)
+        except RecursionError:
+            msg = "the text is nested too deeply"
+            raise QueryError(msg) from None
+        for query in found:
+            if query.join is not None and query.join.service not in self.services:
+                known = ", ".join(map(repr, self.services)) or "none"
+                msg = f"it joins with the service {query.join.service!r}; this server has {known}"
+                raise QueryError(msg, query.name)
+        return found
 
+    def _json(self, text: str) -> list[Query]:
+        try:
+            given = json.loads(text)
+        except ValueError as error:
+            msg = f"the text is no JSON: {error}"
+            raise QueryError(msg) from None
+        return _queries(given if isinstance(given, list) else [given])
 
-def _from_toml(text: str, source: Source) -> tuple[Query, ...]:
-    try:
-        given = tomllib.loads(text)
-    except ValueError as error:
-        msg = f"{WHAT} is no TOML: {error}"
-        raise QueryError(msg) from None
-    file = parse_tables(given, WHAT)
-    for what, named, served in (("time", file.time, source.time), ("id", file.id, source.id)):
-        if named not in (None, served):
-            msg = f"{WHAT} names {named!r} as the column of the {what}, and the stream has {served!r} for it"
+    def _toml(self, text: str) -> list[Query]:
+        try:
+            given = tomllib.loads(text)
+        except ValueError as error:
+            msg = f"the text is no TOML: {error}"
+            raise QueryError(msg) from None
+        if unknown := [key for key in given if key not in ("query", "time", "id")]:
+            msg = f"the text has {', '.join(map(repr, unknown))}; over HTTP only [[query]] tables are taken"
             raise QueryError(msg)
-    return file.queries
+        self._check("time", given.get("time"), self.source.time)
+        self._check("id", given.get("id"), self.source.id)
+        return _queries(given.get("query"))
+
+    def _rspql(self, text: str) -> list[Query]:
+        mapping = self.mapping if self.mapping.id else replace(self.mapping, id=self.source.id)
+        return [found.query for found in read_rspql(text, mapping)]
+
+    def _sql(self, text: str) -> list[Query]:
+        found = read_sql(text)
+        for one in found:
+            self._check("time", one.time, self.source.time)
+            self._check("id", one.id, self.source.id)
+        return [one.query for one in found]
+
+    def _check(self, what: str, named: Any, served: str) -> None:
+        if named not in (None, served):
+            msg = f"the text names {named!r} as the column of the {what}, and the stream has {served!r} for it"
+            raise QueryError(msg)
 
 
-LANGUAGES: dict[str, Callable[[str, Source], tuple[Query, ...]]] = {"json": _from_json, "toml": _from_toml}
+LANGUAGES: dict[str, Callable[[Reading, str], list[Query]]] = {
+    "json": Reading._json,
+    "toml": Reading._toml,
+    "rspql": Reading._rspql,
+    "sql": Reading._sql,
+}
+
+
+def _queries(tables: Any) -> list[Query]:
+    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
+        msg = "the text is no query; give a table with name, k, size and score, or a list of such"
+        raise QueryError(msg)
+    queries, problems = queries_of(tables)
+    if problems:
+        raise QueryError(problems)
+    return queries
 
 
 def as_problem(error: QueryError) -> dict[str, Any]:

@@ -174,7 +174,7 @@ class Board {
   }
 
   key(row, seen) {
-    const known = this.entry.query.distinct ? [row.partition, row.id] : [row.partition, row.id, row.time, row.score];
+    const { distinct, join } = this.entry.query, known = distinct || join ? [row.partition, row.id] : [row.partition, row.id, row.time, row.score];
     const base = JSON.stringify(known), count = (seen.get(base) || 0) + 1;
     seen.set(base, count);
     return `${base} ${count}`;
@@ -239,10 +239,10 @@ function fill(node, row, most, end) {
   $(".score", node).textContent = score(row.score);
   $(".score", node).title = String(row.score);
   const age = $(".age", node);
-  if (row.remote) {
-    age.textContent = row.remote.age === null ? "never" : span(row.remote.age);
-    age.title = row.remote.age === null ? "its remote value was never fetched" : `its remote value is ${span(row.remote.age)} old`;
-    age.toggleAttribute("data-stale", Boolean(row.remote.stale));
+  if (row.age !== undefined) {
+    age.textContent = row.age === null ? "–" : span(row.age);
+    age.title = row.age === null ? "its remote value is a default: nothing is known yet" : `its remote value is ${span(row.age)} old`;
+    age.toggleAttribute("data-stale", row.age === null || row.age > 0);
   } else {
     age.textContent = isTime(row.time) && isTime(end) ? span((Date.parse(end) - Date.parse(row.time)) / 1000) : shortTime(row.time);
     age.title = `event of ${row.time}`;
@@ -290,7 +290,10 @@ function numbers(now) {
   set("rejected", whole.format(now.rejected || 0));
   $("small", tile("rejected")).textContent = "no score, time or id";
   tile("budget").hidden = !now.refreshes;
-  if (now.refreshes) meter(tile("budget"), now.refreshes.spent, now.refreshes.budget);
+  if (now.refreshes) {
+    meter(tile("budget"), now.refreshes.spent, now.refreshes.budget);
+    tile("budget").title += `; ${whole.format(now.refreshes.failures)} refreshes have failed so far`;
+  }
   standing(now.state);
 }
 
@@ -422,8 +425,8 @@ function number() {
 }
 
 const LANGUAGES = {
-  sql: { label: "SQL", media: "application/sql", sample: () => `SELECT ${quote(stream?.id || "id")}, ${quote(number())} AS score\nFROM HOP(stream, ${quote(stream?.time || "ts")}, INTERVAL 5 SECONDS, INTERVAL 1 MINUTE)\nORDER BY score DESC\nLIMIT 5\n` },
-  rspql: { label: "RSP-QL", media: "application/sparql-query", sample: () => "REGISTER STREAM :top AS\n" },
+  sql: { label: "SQL", media: "application/sql", sample: () => `CREATE VIEW my_query AS\nSELECT ${quote(stream?.id || "id")}, ${quote(number())} AS score\nFROM HOP(stream, ${quote(stream?.time || "ts")}, INTERVAL 5 SECONDS, INTERVAL 1 MINUTE)\nORDER BY score DESC\nLIMIT 5\n` },
+  rspql: { label: "RSP-QL", media: "application/sparql-query", sample: () => `REGISTER STREAM :my_query AS\nSELECT ?it (?value AS ?score)\nFROM NAMED WINDOW :W ON :stream [RANGE 1m STEP 5s]\nWHERE { WINDOW :W { ?it :${number()} ?value } }\nORDER BY DESC(?score)\nLIMIT 5\n` },
   toml: { label: "TOML", media: "application/toml", sample: () => `[[query]]\nname = "my query"\nk = 5\nscore = "${number()}"\nsize = "1 minute"\nslide = "5 seconds"\n` },
 };
 let language = "toml", untouched = true, checking = 0;
