@@ -62,7 +62,7 @@ def as_table(rows: Sequence[Row]) -> pa.Table:
     """Return rows as a table, for snapshots."""
     return pa.Table.from_pylist(
         [
-            {"rank": row.rank, "id": row.id, "score": row.score, "time": row.time, "partition": row.partition}
+            {name: getattr(row, name) for name in ("rank", "id", "score", "time", "partition", "age")}
             | {f"value/{name}": value for name, value in row.values.items()}
             for row in rows
         ]

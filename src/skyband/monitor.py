@@ -20,11 +20,10 @@ from skyband.explain import explain
 from skyband.group import Group
 from skyband.intake import Ranking, Seen
 from skyband.joined import Id
-from skyband.joined_query import JoinedQuery, answer_together, remote_of
+from skyband.joined_query import JoinedQuery
+from skyband.joins import Joins
 from skyband.order import IntArray
 from skyband.query import Query
-from skyband.remotes import Remote, as_remotes
-from skyband.replica import Replica
 from skyband.rows import Rows, Source, TimeUnit, as_batches, microseconds_of, settle_nulls
 from skyband.skyline import LookBack
 from skyband.stats import Stats
@@ -82,8 +81,7 @@ class Monitor:
         self.source = Source(time, id, time_unit)
         self.on_late, self.on_rejected = on_late, on_rejected
         self.groups: list[Group] = []
-        self.joins: list[JoinedQuery] = []
-        self.remotes: dict[str, Remote] = as_remotes(services)
+        self.joins = Joins(services, self.source)
         self.order: list[str] = []
         self.schema: pa.Schema | None = None
         self._types: dict[str, pa.DataType] = {}  # of the columns that have held anything
@@ -117,7 +115,7 @@ class Monitor:
             self._types |= {f.name: f.type for f in part.schema if f.type != pa.null()}
             rows = Rows(settled, self.source)
             seen = [_naming(group, group.push, rows) for group in self.groups]
-            seen += [one.push(rows) for one in self.joins if joined]
+            seen += self.joins.push(rows) if joined else []
             self._note(rows, seen)
             for group in self.groups:
                 if group.ranking.counts:
@@ -143,12 +141,10 @@ class Monitor:
         if watermark is not None:
             mark = max(microseconds_of(watermark), NEVER if self.watermark is None else self.watermark)
             dues = [_naming(group, group.due, mark) for group in timed]  # raises before anything has changed
-            joined = [(one, _naming(one, one.due, mark)) for one in self.joins]
+            joined = [_naming(one, one.due, mark) for one in self.joins.queries]
             self.watermark = mark
             blocks = [block for group, due in zip(timed, dues, strict=True) for block in group.advance(mark, due)]
-            blocks += answer_together(joined)
-            for one in self.joins:
-                one.close(mark)
+            blocks += self.joins.advance(joined, mark)
         blocks += [block for group in self.groups for block in group.early()]
         return self._answers(blocks, began)
 
@@ -156,11 +152,7 @@ class Monitor:
         """Answer every window that contains an event: the input has ended."""
         began = clock.perf_counter()
         blocks = [block for group in self.groups for block in group.finish()]
-        joined = [(one, one.rest()) for one in self.joins]
-        blocks += answer_together(joined)
-        for one, due in joined:
-            one.close(int(due.end.max(initial=NEVER)))
-        return self._answers(blocks, began)
+        return self._answers(blocks + self.joins.finish(), began)
 
     def tell(self, service: str, values: Mapping[Id, float | None], at: int | datetime | None = None) -> None:
         """Take in changes that the remote side tells by itself; they cost no budget.
@@ -184,12 +176,8 @@ class Monitor:
         >>> [(row.id, row.score, row.age) for row in monitor.advance(10)[0].rows]
         [('a', 31.0, 1)]
         """
-        if service not in self.remotes:
-            msg = f"there is no service {service!r}; there are {', '.join(map(repr, self.remotes)) or 'none'}"
-            raise InputError(msg)
-        remote, since = self.remotes[service], self.watermark if at is None else microseconds_of(at)
-        fresh = [np.nan if value is None else float(value) for value in values.values()]
-        remote.replica.put(list(values), fresh, NEVER + 1 if since is None else since)
+        since = NEVER + 1 if self.watermark is None else self.watermark
+        self.joins.tell(service, values, since if at is None else at)
 
     def declare(self, schema: pa.Schema) -> None:
         """Say which columns the stream has before any event shows them; queries over others are refused."""
@@ -207,16 +195,9 @@ class Monitor:
             except InputError as error:
                 raise QueryError(str(error), group.queries[0].name) from None
             group.plain = self.source.is_plain(schema)
-        for one in self.joins if joined else ():
-            self._bind_join(one, schema)
+        if joined:
+            self.joins.bind(schema)
         self.schema = schema
-
-    def _bind_join(self, one: JoinedQuery, schema: pa.Schema) -> None:
-        try:
-            one.side.bind(schema, self.source.id)
-        except InputError as error:
-            raise QueryError(str(error), one.name) from None
-        one.plain = self.source.is_plain(schema)
 
     def _check_types(self, before: pa.Schema, schema: pa.Schema) -> None:
         """Refuse a batch whose columns changed their type where kept events have the old one."""
@@ -234,7 +215,7 @@ class Monitor:
 
     def _carried(self) -> set[str]:
         grouped = {column for group in self.groups for column in group.intake.select}
-        return grouped.union(*(one.query.select for one in self.joins))
+        return grouped.union(*(one.query.select for one in self.joins.queries))
 
     def _note(self, rows: Rows, seen: Sequence[Seen]) -> None:
         """Count the batch, and hand its late and rejected rows on."""
@@ -294,7 +275,7 @@ class Monitor:
     def queries(self) -> list[Query]:
         """The queries, in the order in which they were registered."""
         known = {query.name: query for group in self.groups for query in group.queries}
-        known |= {one.name: one.query for one in self.joins}
+        known |= {one.name: one.query for one in self.joins.queries}
         return [known[name] for name in self.order]
 
     def register(self, *queries: Query, history: bool = False) -> list[LookBack | None]:
@@ -349,15 +330,12 @@ class Monitor:
 
     def unregister(self, name: str) -> None:
         """Stop serving a query; what is known of the service that it joined with stays."""
-        if any(one.name == name for one in self.joins):
-            self.joins = [one for one in self.joins if one.name != name]
-            self.order.remove(name)
-            return
-        group = self._group(name)
-        group.remove(name)
+        if not self.joins.remove(name):
+            group = self._group(name)
+            group.remove(name)
+            if not group.queries:
+                self.groups.remove(group)
         self.order.remove(name)
-        if not group.queries:
-            self.groups.remove(group)
 
     def change(self, query: Query) -> None:
         """Put a query in the place of the one with its name; what is kept serves it as far as it goes."""
@@ -365,7 +343,7 @@ class Monitor:
         self._check_ranking([query])
         self._check_columns([query])
         place = self.order.index(query.name)
-        group = None if any(one.name == query.name for one in self.joins) else self._group(query.name)
+        group = None if self.joins.find(query.name) else self._group(query.name)
         if group is not None and query.join is None and group is self._find_group(Ranking.of(query), query.select):
             before = group.previous.get(query.name)
             group.remove(query.name)
@@ -391,7 +369,7 @@ class Monitor:
         self._check_ranking(queries)
         self._check_columns(queries)
         missed = [self.look_back(query) for query in queries]
-        joined = [JoinedQuery(query, remote_of(query, self.remotes)) for query in queries if query.join is not None]
+        joined = self.joins.check(queries, self.schema)
         alike: dict[Ranking, list[Query]] = {}
         for query in [query for query in queries if query.join is None]:
             alike.setdefault(Ranking.of(query), []).append(query)
@@ -406,13 +384,7 @@ class Monitor:
                     group.plain = self.source.is_plain(self.schema)
                 self.groups.append(group)
             group.add(members, mark)
-        for one in joined:
-            if self.schema is not None:
-                self._bind_join(one, self.schema)
-            one.close(mark)
-            if self.newest != NEVER:
-                one.schedule.exact_from = one.schedule.first_start_from(self.newest + 1)
-        self.joins += joined
+        self.joins.add(joined, mark, self.newest)
         self.order += [query.name for query in queries]
         for query, missing in zip(queries, missed, strict=True):
             if missing is not None:
@@ -451,10 +423,8 @@ class Monitor:
     def _check_columns(self, queries: Sequence[Query]) -> None:
         """Refuse queries over columns that the stream, once it is known, does not have."""
         if self.schema is not None:
-            for query in queries:
-                if query.join is not None:
-                    self._bind_join(JoinedQuery(query, remote_of(query, self.remotes)), self.schema)
-                    continue
+            self.joins.check(queries, self.schema)
+            for query in [query for query in queries if query.join is None]:
                 if self._find_group(Ranking.of(query), query.select) is not None:
                     continue
                 try:
@@ -470,23 +440,26 @@ class Monitor:
         raise QueryError(msg)
 
     def _schedule(self, name: str) -> Schedule:
-        joined = (one.schedule for one in self.joins if one.name == name)
-        return next(joined, None) or next(s for s in self._group(name).schedules if s.name == name)
+        joined = self.joins.schedule(name)
+        return joined or next(s for s in self._group(name).schedules if s.name == name)
 
     # Looking inside.
 
     def stats(self) -> Stats:
         """Return the numbers so far."""
-        return replace(self._stats, groups=(*(g.stats() for g in self.groups), *(one.stats() for one in self.joins)))
+        return replace(
+            self._stats, groups=(*(g.stats() for g in self.groups), *(one.stats() for one in self.joins.queries))
+        )
 
     def explain(self) -> str:
         """Say which queries share what, the panes and the staircase, and why."""
-        return explain(self.groups, self.algorithm.name, self.joins)
+        return explain(self.groups, self.algorithm.name, self.joins.queries)
 
     # Snapshots.
 
     def snapshot(self) -> bytes:
         """Return everything as bytes, detached from the live state; `restore` continues from them."""
+        joins, joined = self.joins.state()
         meta = {
             "algorithm": self.algorithm.name,
             "source": [self.source.time, self.source.id, self.source.time_unit],
@@ -494,15 +467,11 @@ class Monitor:
             "watermark": self.watermark,
             "newest": self.newest,
             "stats": asdict(self._stats),
-            "joins": len(self.joins),
-            "services": list(self.remotes),
+            "joins": joins,
         }
         tables = {} if self.schema is None else {"schema": self.schema.empty_table()}
         tables["types"] = pa.schema(list(self._types.items())).empty_table()
-        states = [group.state() for group in self.groups]
-        states += [one.state() for one in self.joins]
-        states += [remote.replica.state() for remote in self.remotes.values()]
-        return snapshot.encode(meta, tables, states)
+        return snapshot.encode(meta, tables, [*(group.state() for group in self.groups), *joined])
 
     @classmethod
     def restore(
@@ -552,15 +521,9 @@ class Monitor:
         )
         monitor.order, monitor.watermark, monitor.newest = meta["order"], meta["watermark"], meta["newest"]
         monitor._stats = Stats(**{key: value for key, value in meta["stats"].items() if key != "groups"})
-        replicas = groups[len(groups) - len(meta["services"]) :]
-        for name, state in zip(meta["services"], replicas, strict=True):
-            if name in monitor.remotes:
-                remote = monitor.remotes[name]
-                remote.replica = Replica.load(state, remote.replica.capacity)
-        split = len(groups) - len(replicas) - meta["joins"]
+        split = len(groups) - meta["joins"]["queries"] - len(meta["joins"]["services"])
         monitor.groups = [Group.load(state, monitor.algorithm) for state in groups[:split]]
-        joined = groups[split : split + meta["joins"]]
-        monitor.joins = [JoinedQuery.load(state, monitor.remotes) for state in joined]
+        monitor.joins.load(meta["joins"], groups[split:])
         if "schema" in tables:
             monitor._bind(tables["schema"].schema)
         monitor._types = {field.name: field.type for field in tables["types"].schema}

@@ -1,0 +1,129 @@
+"""The joined queries of a monitor, and the services that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.answer import Block
+from skyband.errors import InputError, QueryError
+from skyband.intake import Seen
+from skyband.joined import Id
+from skyband.joined_query import JoinedQuery, answer_together, remote_of
+from skyband.query import Query
+from skyband.remotes import as_remotes
+from skyband.replica import Replica
+from skyband.rows import Rows, Source, microseconds_of
+from skyband.windows import NEVER, Due, Schedule
+
+State = tuple[dict[str, Any], dict[str, pa.Table]]
+
+
+class Joins:
+    """Joined queries over one stream.
+
+    Parameters
+    ----------
+    services
+        What they join with, by name.
+    source
+        The stream's columns of times and ids.
+    """
+
+    def __init__(self, services: Mapping[str, Any] | None, source: Source) -> None:
+        self.remotes = as_remotes(services)
+        self.source = source
+        self.queries: list[JoinedQuery] = []
+
+    def find(self, name: str) -> JoinedQuery | None:
+        """Return a joined query by its name, if there is one."""
+        return next((one for one in self.queries if one.name == name), None)
+
+    def schedule(self, name: str) -> Schedule | None:
+        """Return the windows of a joined query, if there is one of this name."""
+        found = self.find(name)
+        return None if found is None else found.schedule
+
+    def check(self, queries: Sequence[Query], schema: pa.Schema | None) -> list[JoinedQuery]:
+        """Return those of some queries that are joined, ready to be added; refuse what cannot be served."""
+        made = [JoinedQuery(query, remote_of(query, self.remotes)) for query in queries if query.join is not None]
+        if schema is not None:
+            for one in made:
+                self._bind(one, schema)
+        return made
+
+    def add(self, made: Sequence[JoinedQuery], watermark: int, newest: int) -> None:
+        """Serve more; windows that end by the watermark are past, and what began before `newest` is not all seen."""
+        for one in made:
+            one.close(watermark)
+            if newest != NEVER:
+                one.schedule.exact_from = one.schedule.first_start_from(newest + 1)
+        self.queries += made
+
+    def remove(self, name: str) -> bool:
+        """Stop serving a query, if there is one of this name; what is known of its service stays."""
+        found = self.find(name)
+        self.queries = [one for one in self.queries if one is not found]
+        return found is not None
+
+    def bind(self, schema: pa.Schema) -> None:
+        """Look up the columns of all queries."""
+        for one in self.queries:
+            self._bind(one, schema)
+
+    def _bind(self, one: JoinedQuery, schema: pa.Schema) -> None:
+        try:
+            one.side.bind(schema, self.source.id)
+        except InputError as error:
+            raise QueryError(str(error), one.name) from None
+        one.plain = self.source.is_plain(schema)
+
+    # Events and news in, answers out.
+
+    def push(self, rows: Rows) -> list[Seen]:
+        """Take in one batch."""
+        return [one.push(rows) for one in self.queries]
+
+    def tell(self, service: str, values: Mapping[Id, float | None], at: int | datetime) -> None:
+        """Take in changes that the remote side tells by itself."""
+        if service not in self.remotes:
+            msg = f"there is no service {service!r}; there are {', '.join(map(repr, self.remotes)) or 'none'}"
+            raise InputError(msg)
+        fresh = [np.nan if value is None else float(value) for value in values.values()]
+        self.remotes[service].replica.put(list(values), fresh, microseconds_of(at))
+
+    def advance(self, dues: Sequence[Due], watermark: int) -> list[Block]:
+        """Answer windows, listed query by query, which a watermark closes."""
+        blocks = answer_together(list(zip(self.queries, dues, strict=True)))
+        for one in self.queries:
+            one.close(watermark)
+        return blocks
+
+    def finish(self) -> list[Block]:
+        """Answer every window that contains an event."""
+        dues = [one.rest() for one in self.queries]
+        blocks = answer_together(list(zip(self.queries, dues, strict=True)))
+        for one, due in zip(self.queries, dues, strict=True):
+            one.close(int(due.end.max(initial=NEVER)))
+        return blocks
+
+    # Snapshots.
+
+    def state(self) -> tuple[dict[str, Any], list[State]]:
+        """Return what there is, and the state of each query and of what is known of each service."""
+        states = [one.state() for one in self.queries]
+        states += [remote.replica.state() for remote in self.remotes.values()]
+        return {"queries": len(self.queries), "services": list(self.remotes)}, states
+
+    def load(self, meta: dict[str, Any], states: Sequence[State]) -> None:
+        """Take over what `state` returned; services are those of now, what is known of them that of then."""
+        queries, replicas = states[: meta["queries"]], states[meta["queries"] :]
+        for name, state in zip(meta["services"], replicas, strict=True):
+            if name in self.remotes:
+                remote = self.remotes[name]
+                remote.replica = Replica.load(state, remote.replica.capacity)
+        self.queries = [JoinedQuery.load(state, self.remotes) for state in queries]

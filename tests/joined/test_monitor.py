@@ -1,0 +1,317 @@
+"""Joined queries in a monitor: right where everything may be asked, the same however the input comes, never beyond
+their budgets, and as good as new from a snapshot."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+import skyband as sb
+from skyband.services import Limits
+from tests.joined import oracle
+from tests.joined.oracle import Event
+
+BY_ID = {name: float(name * 7 % 11) for name in range(8)}  # the ninth has none
+BY_HOME = {"h0": 3.0, "h1": 8.0, "h2": 5.5}
+
+
+def fine(x: float | None) -> bool:
+    return x is not None and not math.isnan(x)
+
+
+def numbers(mine: list[Event]) -> list[float]:
+    return [e["x"] for e in mine if fine(e["x"])]
+
+
+CASES: dict[str, tuple[str, oracle.Score, Callable[[Event], bool]]] = {
+    "latest": ("2 * x + value", lambda mine, v: 2 * mine[-1]["x"] + v, lambda e: fine(e["x"])),
+    "remote alone": ("value", lambda _, v: v, lambda _: True),
+    "product": ("(x + 1) * value", lambda mine, v: (mine[-1]["x"] + 1) * v, lambda e: fine(e["x"])),
+    "count": ("count(*) + value", lambda mine, v: len(mine) + v, lambda _: True),
+    "some": ("count(x) - value", lambda mine, v: len(numbers(mine)) - v, lambda _: True),
+    "sum": ("sum(x) + 0.5 * value", lambda mine, v: sum(numbers(mine)) + 0.5 * v if numbers(mine) else None,
+            lambda _: True),
+    "extremes": ("max(x) - min(x) + value",
+                 lambda mine, v: max(numbers(mine)) - min(numbers(mine)) + v if numbers(mine) else None,
+                 lambda _: True),
+    "mean": ("avg(x) + value",
+             lambda mine, v: sum(numbers(mine)) / len(numbers(mine)) + v if numbers(mine) else None, lambda _: True),
+}  # fmt: skip
+WINDOWS = [
+    sb.Window(60, slide=20),
+    sb.Window(50, slide=20, offset=3),
+    sb.Window(45, slide=45, closed="right"),
+    sb.Window(70, slide=30, closed="right", offset=7),
+]
+
+
+def ask(values: Mapping[Any, float]) -> Callable[[Any], dict[Any, float | None]]:
+    return lambda ids: {name: values.get(name) for name in ids}
+
+
+def open_to_all(values: Mapping[Any, float]) -> sb.Remote:
+    """A service that is asked again for what does not exist: so answers know that it still does not."""
+    return sb.Remote(ask(values), limits=Limits(remember_missing=0))
+
+
+def shown(answers: Any) -> list[tuple[int, int, list[tuple[Any, float]]]]:
+    return [(a.start, a.end, [(row.id, row.score) for row in a.rows]) for a in answers]
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("policy", ["WSJ-LRU", "AT-ASM"])
+def test_with_no_bound_answers_are_those_of_the_oracle(case: str, policy: str) -> None:
+    score, meaning, keep = CASES[case]
+    for seed in range(6):
+        rng = random.Random(seed)
+        on = rng.choice([None, "home"])
+        values: Mapping[Any, float] = BY_ID if on is None else BY_HOME
+        query = sb.Query(
+            "q", k=rng.randint(1, 4), score=score, window=rng.choice(WINDOWS), order=rng.choice(["desc", "asc"]),
+            where="ok", join=sb.Join("value", on=on, policy=policy, n=20),
+        )  # fmt: skip
+        stream = oracle.events(seed, jitter=15)
+        found = list(
+            sb.run(query, stream, time="t", id="id", watermark=rng.choice([None, 30]), batch_rows=rng.randint(5, 60),
+                   services={"value": open_to_all(values)})
+        )  # fmt: skip
+        wanted = oracle.answers(
+            query, stream, meaning, values, on=on or "id", keep=lambda e: bool(e["ok"]) and keep(e)
+        )  # fmt: skip
+        assert shown(found) == wanted, seed
+        assert all(a.stale == 0 and a.failures == 0 for a in found)
+        if policy == "WSJ-LRU":
+            assert all(a.exact for a in found)
+
+
+@pytest.mark.parametrize("sign", ["<", "<=", ">", ">="])
+def test_conditions_on_the_remote_value(sign: str) -> None:
+    compare = {
+        "<": lambda v: v < 7, "<=": lambda v: v <= 7, ">": lambda v: v > 7, ">=": lambda v: v >= 7,
+    }[sign]  # fmt: skip
+    for seed in range(8):
+        query = sb.Query(
+            "q", k=3, score="x + value", window=WINDOWS[seed % 4], where=f"ok AND value {sign} 7",
+            join=sb.Join("value", policy=["Filter Update", "WSJ-RND", "WSJ-WBM"][seed % 3]),
+        )  # fmt: skip
+        stream = oracle.events(seed)
+        found = list(sb.run(query, stream, time="t", id="id", services={"value": open_to_all(BY_ID)}))
+        wanted = oracle.answers(
+            query, stream, lambda mine, v: mine[-1]["x"] + v, BY_ID, keep=lambda e: e["ok"] and fine(e["x"]),
+            passes=compare,
+        )  # fmt: skip
+        assert shown(found) == wanted
+        assert all(a.exact for a in found)
+
+
+class Changing:
+    """A service whose values depend on how often it was asked: the same questions get the same answers."""
+
+    def __init__(self, begun: int = 0) -> None:
+        self.asked: list[list[Any]] = [[] for _ in range(begun)]
+
+    def __call__(self, ids: Any) -> dict[Any, float]:
+        self.asked.append(list(ids))
+        turn = len(self.asked)
+        return {name: float((name * 31 + turn // 3 * 17) % 23) for name in ids}
+
+
+def joined(name: str = "q", **given: Any) -> sb.Query:
+    join = sb.Join("value", **({"budget": 2, "n": 3} | given.pop("join", {})))
+    usual: dict[str, Any] = {"k": 3, "score": "count(*) + value", "window": WINDOWS[0], "join": join}
+    return sb.Query(name, **(usual | given))
+
+
+POLICIES = ["WST", "WSJ-RND", "WSJ-LRU", "WSJ-WBM", "AT-TSM", "AT-BSM", "AT-LRU", "AT-WBM"]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("score", ["count(*) + value", "x + value"])
+def test_the_cut_into_batches_does_not_matter_and_budgets_hold(policy: str, score: str) -> None:
+    query = joined(score=score, join={"policy": policy})
+    for seed in range(2):
+        stream, tables, services = oracle.events(seed), [], []
+        for rows in (7, 40, 1000):
+            services.append(Changing())
+            run = sb.run(
+                query, stream, time="t", id="id", watermark=0, batch_rows=rows, services={"value": services[-1]}
+            )
+            tables.append(list(run))
+        first = [(shown([a]), a.refreshes, a.stale, a.exact, a.why, [r.age for r in a.rows]) for a in tables[0]]
+        for other in tables[1:]:
+            assert [(shown([a]), a.refreshes, a.stale, a.exact, a.why, [r.age for r in a.rows]) for a in other] == first
+        assert services[0].asked == services[1].asked == services[2].asked
+        assert max(map(len, services[0].asked), default=0) <= 2
+        assert {a.refreshes for a in tables[0]} <= {0, 1, 2}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("score", ["count(*) + value", "x + value"])
+def test_from_a_snapshot_it_goes_on_as_if_nothing_had_happened(policy: str, score: str) -> None:
+    query = joined(score=score, join={"policy": policy}, select=("home",), emit="changes")
+    stream = oracle.events(5, n=200)
+    whole, split = Changing(), 90
+    one = sb.Monitor([query], time="t", id="id", services={"value": sb.Remote(whole, capacity=6)})
+    assert one.push(stream[:split]) is not None
+    before = list(one.advance(stream[split]["t"] - 5))
+    assert before
+    other_service = Changing(begun=len(whole.asked))
+    other = sb.Monitor.restore(one.snapshot(), services={"value": sb.Remote(other_service, capacity=6)})
+    assert len(other.joins.remotes["value"].replica) == len(one.joins.remotes["value"].replica) > 0 or policy == "WST"
+    results = []
+    for monitor in (one, other):
+        assert monitor.push(stream[split:]) is not None
+        results.append(monitor.finish().table(quality=True))
+    assert results[0].num_rows > 0 or policy == "WST"
+    assert results[0].equals(results[1])
+
+
+def test_a_snapshot_wants_its_services_and_keeps_what_is_used_most() -> None:
+    monitor = sb.Monitor([joined()], time="t", id="id", services={"value": ask(BY_ID)})
+    monitor.push(oracle.events(1))
+    monitor.advance(300)
+    blob = monitor.snapshot()
+    with pytest.raises(sb.QueryError, match="query 'q': the query joins with the service 'value', and none is given"):
+        sb.Monitor.restore(blob)
+    known = len(monitor.joins.remotes["value"].replica)
+    assert known > 3
+    small = sb.Monitor.restore(blob, services={"value": sb.Remote(ask(BY_ID), capacity=3), "other": ask({})})
+    assert len(small.joins.remotes["value"].replica) == 3
+    used = list(monitor.joins.remotes["value"].replica.state()[1]["ids"]["id"].to_pylist())[-3:]
+    assert small.joins.remotes["value"].replica.ids() == used
+
+
+def test_unknown_services_and_columns_are_refused_at_once() -> None:
+    with pytest.raises(
+        sb.QueryError, match="joins with the service 'value', and given are 'others'; give it as services"
+    ):
+        sb.run(joined(), [], time="t", id="id", services={"others": ask({})})
+    stream = [{"t": 1, "id": 1, "value": 3.0}]
+    with pytest.raises(sb.QueryError, match="the stream has a column 'value', as the service is called"):
+        list(sb.run(joined(), stream, time="t", id="id", services={"value": ask({})}))
+    plain = [{"t": 1, "id": 1, "x": 3.0}]
+    for query, message in (
+        (joined(join={"on": "user"}), "the join's on names 'user'; the stream's columns are t, id, x"),
+        (joined(join={"on": "x"}), "the join's on names 'x', which is double; remote ids are text or whole numbers"),
+        (joined(select=("y",)), "select names 'y'; the stream's columns are t, id, x"),
+        (joined(score="y + value"), "there is no column 'y'"),
+    ):
+        with pytest.raises(sb.QueryError) as caught:
+            list(sb.run(query, plain, time="t", id="id", services={"value": ask({})}))
+        assert message in str(caught.value)
+    with pytest.raises(sb.InputError, match="service 'value': a service is something with fetch"):
+        sb.run(joined(), [], time="t", id="id", services={"value": 7})
+    with pytest.raises(sb.InputError, match="services is a list; give them by name"):
+        sb.Monitor(services=[ask({})])  # type: ignore[arg-type]
+    with pytest.raises(sb.InputError, match="the budget is -1; give how many ids"):
+        sb.Remote(ask({}), budget=-1)
+    with pytest.raises(sb.InputError, match="there is no service 'value'; there are none"):
+        sb.Monitor().tell("value", {})
+
+
+def test_queries_share_a_replica_and_a_budget_split_by_need() -> None:
+    service = Changing()
+    remote = sb.Remote(service, budget=3)
+    queries = [
+        joined("few", k=1, join={"budget": 1}),
+        joined("many", k=5, join={"budget": None, "policy": "WSJ-LRU"}),
+        joined("none", join={"budget": 0}),
+    ]
+    found = list(sb.run(queries, oracle.events(3), time="t", id="id", services={"value": remote}))
+    assert max(map(len, service.asked)) == 3
+    by_end: dict[Any, dict[str, sb.Answer]] = {}
+    for answer in found:
+        by_end.setdefault(answer.end, {})[answer.query] = answer
+    spent = [(a["few"].refreshes, a["many"].refreshes, a["none"].refreshes) for a in by_end.values()]
+    assert all(few == 1 and many in (2, 3) and none == 0 for few, many, none in spent[1:-2])
+    last = [answers["none"] for answers in by_end.values()][5]
+    assert last.rows, "what the others have paid for, all of them know"
+
+
+def test_queries_come_pause_and_go() -> None:
+    service = Changing()
+    stream = oracle.events(4, n=200)
+    monitor = sb.Monitor([joined("first")], time="t", id="id", services={"value": service})
+    monitor.push(stream[:80])
+    monitor.advance(stream[80]["t"])
+    monitor.register(joined("second"), sb.Query("plain", k=1, score="x", window=WINDOWS[0]))
+    monitor.pause("first")
+    asked = len(service.asked)
+    monitor.unregister("second")
+    monitor.push(stream[80:140])
+    answers = monitor.advance(stream[140]["t"])
+    assert {a.query for a in answers} == {"plain"}
+    assert len(service.asked) == asked, "nobody asks for answers that nobody sees"
+    monitor.resume("first")
+    monitor.register(joined("second"))
+    monitor.push(stream[140:])
+    late = [a for a in monitor.finish() if a.query == "second"]
+    assert [q.name for q in monitor.queries] == ["first", "plain", "second"]
+    assert late[0].why == "warming up"
+    assert late[-1].why != "warming up"
+    monitor.change(joined("first", k=1))
+    assert monitor.queries[0].k == 1
+    assert "joined: score" in monitor.explain()
+    assert "service 'value' by the id: AT-BSM, at most 2 refreshes an answer" in monitor.explain()
+    assert [one.queries for one in monitor.stats().groups] == [("plain",), ("second",), ("first",)]
+
+
+def test_rows_say_how_old_their_values_are() -> None:
+    stream = [{"t": t, "id": "a", "x": 1.0} for t in range(0, 100, 10)]
+    query = joined(score="x + value", window=sb.Window(20), join={"policy": "AT-TSM"}, select=("x",))
+    replies = iter([{"a": 5.0}, {}, {}, {"a": 7.0}, {}])
+    remote = sb.Remote(lambda _: next(replies), limits=Limits(retries=0))
+    found = list(sb.run(query, stream, time="t", id="id", services={"value": remote}))
+    assert [(a.rows[0].value, a.rows[0].age, a.refreshes, a.failures, a.stale) for a in found] == [
+        (5.0, 0, 1, 0, 0), (5.0, 20, 0, 1, 1), (5.0, 40, 0, 1, 1), (7.0, 0, 1, 0, 0), (7.0, 20, 0, 1, 1),
+    ]  # fmt: skip
+    assert found[0].why == "remote values of other objects may be stale"
+    assert found[1].why == "remote values are stale or not known"
+
+
+def test_answers_as_a_table() -> None:
+    stream = [{"t": t, "id": "a", "x": 1.0} for t in range(0, 40, 10)]
+    queries = [
+        joined(score="x + value", window=sb.Window(20), select=("x",), join={"default": 3.0, "budget": 0}),
+        sb.Query("plain", k=1, score="x", window=sb.Window(20)),
+    ]
+    table = sb.run(queries, stream, time="t", id="id", services={"value": ask({})}).table()
+    assert table.column_names[7:] == ["x", "value", "age", "refreshes", "failures", "stale"]
+    rows = table.select(["query", "score", "value", "age", "refreshes", "failures", "stale"]).to_pylist()
+    assert rows[0] == {"query": "q", "score": 4.0, "value": 3.0, "age": None, "refreshes": 0, "failures": 0, "stale": 1}
+    assert rows[1]["query"] == "plain"
+    assert rows[1]["refreshes"] is None
+    answers = list(sb.run(queries, stream, time="t", id="id", services={"value": ask({})}))
+    assert answers[0].unknown == 1
+    assert answers[0].rows[0].age is None
+    assert answers[1].refreshes is answers[1].failures is answers[1].stale is answers[1].unknown is None
+
+
+def test_what_the_remote_side_tells_costs_nothing() -> None:
+    asked = Changing()
+    monitor = sb.Monitor([joined(join={"budget": 0})], time="t", id="id", services={"value": asked})
+    monitor.push([{"t": 1, "id": 1, "x": 0.0}, {"t": 2, "id": 2, "x": 0.0}])
+    monitor.tell("value", {1: 5.0, 2: None}, at=15)
+    answer = monitor.advance(20)[0]
+    assert [(row.id, row.value, row.age) for row in answer.rows] == [(1, 5.0, 5)]
+    assert asked.asked == []
+
+
+def test_late_and_rejected_rows_are_counted_and_handed_on() -> None:
+    late: list[Any] = []
+    rejected: list[Any] = []
+    monitor = sb.Monitor([joined(join={"on": "home"}, where="ok")], time="t", id="id", services={"value": ask(BY_HOME)},
+                         on_late=late.append, on_rejected=rejected.append)  # fmt: skip
+    row = {"t": 1, "id": 1, "home": "h0", "ok": True}
+    monitor.push([row, row | {"home": None}, row | {"id": None, "t": 500}, row | {"ok": False, "home": None}])
+    monitor.advance(100)
+    monitor.push([row, row | {"t": 70}, row | {"t": 101}])
+    stats = monitor.stats()
+    assert (stats.late, stats.partly_late, stats.rejected) == (1, 1, 2)
+    assert [batch.num_rows for batch in late] == [1]
+    assert [batch.num_rows for batch in rejected] == [2]
+    assert stats.groups[0].events == 3
