@@ -13,6 +13,7 @@ import threading
 import webbrowser
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
 import uvicorn
 from rich.console import Console
@@ -107,7 +108,7 @@ class Server:
     @property
     def address_with_token(self) -> str:
         """Where the page is, with the token in a part of the address that browsers do not send."""
-        return f"{self.address}#token={self.token}"
+        return f"{self.address}#token={quote(self.token, safe='')}"
 
     def run(self) -> None:
         """Serve until a signal comes."""

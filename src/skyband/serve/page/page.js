@@ -370,7 +370,7 @@ const token = {
   set value(given) { sessionStorage.setItem(TOKEN, given); },
 };
 if (location.hash.startsWith("#token=")) {
-  token.value = location.hash.slice(7);
+  token.value = decodeURIComponent(location.hash.slice(7));
   history.replaceState(null, "", location.pathname);
 }
 
