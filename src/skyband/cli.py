@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar, cast, get_args
 
@@ -23,6 +24,7 @@ import skyband as sb
 from skyband.errors import InputError, SkybandError
 from skyband.files.job import Job, execute
 from skyband.files.queries import QueryFile, load
+from skyband.files.rdf import as_columns, rdf_files
 from skyband.monitor import Monitor
 from skyband.rows import Source, TimeUnit
 from skyband.terminal.progress import Bar, summary
@@ -113,7 +115,13 @@ def _options(
 
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 EngineName = Annotated[str, typer.Option(help="What runs it: spark or local.")]
-Queries = Annotated[Path, typer.Argument(metavar="QUERIES", help="A .toml file of queries.", show_default=False)]
+Queries = Annotated[
+    Path, typer.Argument(metavar="QUERIES", help="A file of queries: .toml, .rq (RSP-QL) or .sql.", show_default=False)
+]
+MappingFile = Annotated[
+    Path | None,
+    typer.Option("--mapping", help="A .toml file that says what the names in RSP-QL mean, and what else is missing."),
+]
 
 
 @app.command("run")
@@ -122,7 +130,7 @@ def run_(
     queries: Queries,
     inputs: Annotated[
         list[Path],
-        typer.Option("--input", help="File or folder: Parquet, CSV, JSON lines. May be given again."),
+        typer.Option("--input", help="File or folder: Parquet, CSV, JSON lines, N-Quads, JSON-LD. May be given again."),
     ],
     output: Annotated[
         Path,
@@ -131,6 +139,7 @@ def run_(
     time: Annotated[str | None, typer.Option(help="The column of event times.")] = None,
     id: Annotated[str | None, typer.Option(help="The column of ids.")] = None,  # noqa: A002 - the option's name
     time_unit: Annotated[str | None, typer.Option(help="Unit of times that are numbers: s, ms, us or ns.")] = None,
+    mapping: MappingFile = None,
     watermark: Annotated[
         str | None,
         typer.Option(help="How late events may come, such as '10 seconds'; else all wait for the end."),
@@ -154,33 +163,55 @@ def run_(
     not at all. Times are in UTC.
     """
     _check_engine(engine, checkpoint=checkpoint, master=master, remote=remote)
-    file = load(queries)
-    job = Job(
-        queries=file.queries,
-        inputs=inputs,
-        output=output,
-        source=Source(
-            _needed("time", time or file.time),
-            _needed("id", id or file.id),
-            _unit(time_unit or file.time_unit),
-        ),
-        algorithm=algorithm,
-        watermark=watermark or file.watermark,
-        late=late,
-        rejected=rejected,
-        overwrite=overwrite,
-        services=file.services,
-    )
-    console = Console(stderr=True)
-    with Bar(console, quiet) as bar:
-        if engine == "local":
-            report = execute(job, bar)
-        else:
-            from skyband.spark import job as spark_job
+    file = load(queries, mapping)
+    with ExitStack() as stack:
+        inputs, time = _from_rdf(inputs, file, time or file.time, checkpoint, stack)
+        job = Job(
+            queries=file.queries,
+            inputs=inputs,
+            output=output,
+            source=Source(
+                _needed("time", time),
+                _needed("id", id or file.id or file.subject),
+                _unit(time_unit or file.time_unit),
+            ),
+            algorithm=algorithm,
+            watermark=watermark or file.watermark,
+            late=late,
+            rejected=rejected,
+            overwrite=overwrite,
+            services=file.services,
+        )
+        console = Console(stderr=True)
+        with Bar(console, quiet) as bar:
+            if engine == "local":
+                report = execute(job, bar)
+            else:
+                from skyband.spark import job as spark_job
 
-            report = spark_job.execute(job, checkpoint=checkpoint, master=master, remote=remote, watch=bar)
+                report = spark_job.execute(job, checkpoint=checkpoint, master=master, remote=remote, watch=bar)
     if not quiet:
         console.print(summary(report, output))
+
+
+def _from_rdf(
+    inputs: list[Path], file: QueryFile, time: str | None, checkpoint: Path | None, stack: ExitStack
+) -> tuple[list[Path], str | None]:
+    """Make columns of RDF, in files that live as long as the run; return the inputs, and the column of times."""
+    files = rdf_files(inputs)
+    if not files:
+        return inputs, time
+    if not file.paths:
+        msg = f"{files[0]} is RDF, which is read by the window pattern of queries in RSP-QL; write them into a .rq file"
+        raise InputError(msg)
+    if checkpoint is not None:
+        msg = "RDF is read anew in every run; leave --checkpoint out, or put the events into Parquet files first"
+        raise InputError(msg)
+    from skyband.languages.rdf import Pattern
+
+    time = time or "time"
+    pattern = Pattern(file.paths, str(file.id or file.subject), time)
+    return as_columns(files, pattern, Path(stack.enter_context(TemporaryDirectory(prefix="skyband-")))), time
 
 
 def _check_engine(engine: str, **spark_only: object) -> None:
@@ -236,10 +267,11 @@ def algorithms(as_json: AsJson = False) -> None:
 @careful
 def explain(
     queries: Queries,
+    mapping: MappingFile = None,
     algorithm: Annotated[str, typer.Option(help="See 'skyband algorithms'.")] = DEFAULT_ALGORITHM,
 ) -> None:
     """Say which queries share what, and what is kept; needs no data."""
-    file = load(queries)
+    file = load(queries, mapping)
     typer.echo(Monitor(file.queries, algorithm=algorithm, services=file.services).explain())
 
 
@@ -253,9 +285,9 @@ QueryName = Annotated[str, typer.Argument(metavar="NAME", help="The query's name
 
 @queries_app.command("add")
 @careful
-def add_queries(queries: Queries, checkpoint: Stream) -> None:
+def add_queries(queries: Queries, checkpoint: Stream, mapping: MappingFile = None) -> None:
     """Serve more queries from the next batch on; all those of the file, or none."""
-    control, file = _control(checkpoint), load(queries)
+    control, file = _control(checkpoint), load(queries, mapping)
     for what, given, served in (("time", file.time, control.source.time), ("id", file.id, control.source.id)):
         if given not in (None, served):
             msg = f"{queries} names {given!r} as the column of the {what}, and the stream has {served!r} for it"

@@ -1,16 +1,22 @@
-"""Query files: TOML with one ``[[query]]`` table a query, and what they have in common above, services included."""
+"""Query files: TOML with one ``[[query]]`` table a query, and what they have in common above, services included.
+
+Or a text in RSP-QL or SQL, with a mapping beside it that says what the text does not.
+"""
 
 from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from skyband.errors import InputError, QueryError
+from skyband.errors import InputError, LanguageError, QueryError
 from skyband.files.services import remote_of
+from skyband.languages import read_rspql, read_sql
+from skyband.languages.mapping import mapping_of
 from skyband.query import Query
 from skyband.remotes import Remote
 
@@ -27,10 +33,21 @@ class QueryFile:
     time_unit: str | None = None
     watermark: str | None = None
     services: Mapping[str, Remote] = field(default_factory=dict)
+    subject: str | None = None
+    """What a text calls its ids: their column, where nobody says more."""
+    paths: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    """The columns of the windows' patterns, by the predicates that lead to them; only RSP-QL has them."""
 
 
-def load(path: Path) -> QueryFile:
-    r"""Read a query file.
+def load(path: Path, mapping: Path | None = None) -> QueryFile:
+    r"""Read a query file: TOML, RSP-QL or SQL, by its suffix.
+
+    Parameters
+    ----------
+    path
+        A ``.toml``, ``.rq`` or ``.sql`` file.
+    mapping
+        For RSP-QL and SQL: a ``.toml`` file with what the text does not say.
 
     Raises
     ------
@@ -48,42 +65,122 @@ def load(path: Path) -> QueryFile:
     ...     load(file).queries[0].name
     'top'
     """
-    if path.suffix.lower() == ".rq":
-        msg = f"{path} is RSP-QL, which this version cannot read yet; write the queries into a .toml file"
-        raise InputError(msg)
-    if path.suffix.lower() != ".toml":
-        msg = f"{path} is no query file; queries are written in a .toml file"
-        raise InputError(msg)
+    match path.suffix.lower():
+        case ".rq":
+            return _load_rspql(path, mapping)
+        case ".sql":
+            return _load_sql(path, mapping)
+        case ".toml" if mapping is None:
+            return parse(_toml(path), path.name)
+        case ".toml":
+            msg = f"{path} says all by itself; --mapping is for queries in RSP-QL and SQL"
+            raise InputError(msg)
+    msg = f"{path} is no query file; queries are written in a .toml, .rq (RSP-QL) or .sql file"
+    raise InputError(msg)
+
+
+def _text(path: Path) -> str:
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         msg = f"cannot read {path}: {(error.strerror or str(error)).lower()}"
         raise InputError(msg) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        msg = f"cannot read {path}: {error}"
+        raise InputError(msg) from None
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(_text(path))
+    except tomllib.TOMLDecodeError as error:
         msg = f"{path} is no TOML: {error}"
         raise InputError(msg) from None
-    return parse(given, path.name)
+
+
+def _load_rspql(path: Path, mapping: Path | None) -> QueryFile:
+    given = {} if mapping is None else _toml(mapping)
+    names = {key: value for key, value in given.items() if key != "service"}
+    meaning = mapping_of(names, "" if mapping is None else mapping.name)
+    with _naming(path):
+        found = read_rspql(_text(path), meaning)
+    paths = {way: column for one in found for way, column in one.paths.items()}
+    file = _together([one.query for one in found], given, path)
+    return replace(file, subject=_same("id", [one.id for one in found], path), paths=paths)
+
+
+def _load_sql(path: Path, mapping: Path | None) -> QueryFile:
+    given = {} if mapping is None else _toml(mapping)
+    if unknown := [key for key in given if key not in DEFAULTS]:
+        msg = f"{mapping}: unknown key {', '.join(map(repr, unknown))}; for SQL, allowed are {', '.join(DEFAULTS)}"
+        raise QueryError(msg)
+    with _naming(path):
+        found = read_sql(_text(path), name=path.stem)
+    time = _same("time", [one.time for one in found], path)
+    subjects = list(dict.fromkeys(one.id for one in found if one.id is not None))
+    file = _together([one.query for one in found], {"time": time, **given}, path)
+    return replace(file, subject=subjects[0] if len(subjects) == 1 else None)
+
+
+def _same(what: str, columns: Sequence[str], path: Path) -> str:
+    """Return the column that all queries of a text have for something."""
+    if len(set(columns)) > 1:
+        msg = (
+            f"{path}: the queries have different columns as the {what}: {', '.join(dict.fromkeys(columns))}; put them "
+            "into files of their own"
+        )
+        raise QueryError(msg)
+    return columns[0]
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Name the file of a text that cannot be read."""
+    try:
+        yield
+    except LanguageError as error:
+        msg = f"{path}: {error}"
+        raise QueryError(msg) from None
+
+
+def _together(queries: Sequence[Query], given: Mapping[str, Any], path: Path) -> QueryFile:
+    """Make one file of the queries of a text, and of what a mapping says besides."""
+    problems: list[str] = []
+    services = _services(given, problems)
+    if problems := problems + _missing_services(queries, given) + repeated(queries):
+        raise QueryError([f"{path.name}: {problem}" for problem in problems])
+    return QueryFile(tuple(queries), **{key: given[key] for key in DEFAULTS if key in given}, services=services)
 
 
 def parse(given: Mapping[str, Any], file: str) -> QueryFile:
     """Make queries of what a file holds."""
     queries, problems = queries_of(_tables(given))
     problems = _top_problems(given) + problems
+    services = _services(given, problems)
+    problems += _missing_services(queries, given)
+    if problems:
+        raise QueryError([f"{file}: {problems[0]}"] if len(problems) == 1 else problems)
+    return QueryFile(tuple(queries), **{key: given[key] for key in DEFAULTS if key in given}, services=services)
+
+
+def _services(given: Mapping[str, Any], problems: list[str]) -> dict[str, Remote]:
+    """Make the services of a file; what is wrong with them goes to the problems."""
     services: dict[str, Remote] = {}
     for name, table in given.get("service", {}).items() if isinstance(given.get("service", {}), Mapping) else ():
         try:
             services[name] = remote_of(name, table)
         except InputError as error:
             problems.append(str(error))
+    return services
+
+
+def _missing_services(queries: Sequence[Query], given: Mapping[str, Any]) -> list[str]:
     asked = {query.name: query.join.service for query in queries if query.join is not None}
-    problems += [
+    return [
         f"query {name!r}: it joins with the service {service!r}, and there is no table [service.{service}]"
         for name, service in asked.items()
         if service not in given.get("service", {})
     ]
-    if problems:
-        raise QueryError([f"{file}: {problems[0]}"] if len(problems) == 1 else problems)
-    return QueryFile(tuple(queries), **{key: given[key] for key in DEFAULTS if key in given}, services=services)
 
 
 def queries_of(tables: Iterable[Mapping[str, Any]]) -> tuple[list[Query], list[str]]:
@@ -95,9 +192,13 @@ def queries_of(tables: Iterable[Mapping[str, Any]]) -> tuple[list[Query], list[s
         except QueryError as error:
             head = f"query {error.name!r}" if error.name else f"query number {number}"
             problems += [f"{head}: {problem}" for problem in error.problems]
+    return queries, problems + repeated(queries)
+
+
+def repeated(queries: Sequence[Query]) -> list[str]:
+    """List the names that more than one query has."""
     twice = [name for name, count in Counter(query.name for query in queries).items() if count > 1]
-    problems += [f"query {name!r}: there is more than one of this name; give each its own" for name in twice]
-    return queries, problems
+    return [f"query {name!r}: there is more than one of this name; give each its own" for name in twice]
 
 
 def _tables(given: Mapping[str, Any]) -> list[Mapping[str, Any]]:

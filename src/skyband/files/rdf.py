@@ -1,0 +1,125 @@
+"""Files of RDF as Parquet files, which either engine reads as any other.
+
+Numbers become float64 (whole numbers too, but for times), and all else but true and false text. The first events of the
+first file decide what a column holds.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from skyband.errors import InputError
+
+if TYPE_CHECKING:
+    from skyband.languages.rdf import Pattern
+
+READERS = {".nq": "from_quads", ".nquads": "from_quads", ".jsonld": "from_json"}
+ROWS = 20_000
+
+
+def is_rdf(path: Path) -> bool:
+    """Tell whether a file holds RDF, by its suffix.
+
+    Examples
+    --------
+    >>> is_rdf(Path("mentions.nq.gz")), is_rdf(Path("mentions.csv"))
+    (True, False)
+    """
+    return _suffix(path) in READERS
+
+
+def _suffix(path: Path) -> str:
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def rdf_files(inputs: Sequence[Path]) -> list[Path]:
+    """Return the RDF files among inputs, those of folders in order of their names; none where there are others too."""
+    found = []
+    for path in inputs:
+        inside = path.is_dir()
+        found += sorted(one for one in path.rglob("*") if is_rdf(one) and one.is_file()) if inside else [path]
+    return found if any(map(is_rdf, found)) else []
+
+
+def as_columns(files: Sequence[Path], pattern: Pattern, folder: Path) -> list[Path]:
+    """Write the events of RDF files into Parquet files in a folder; return these, in the order of the files.
+
+    Raises
+    ------
+    InputError
+        For what cannot be read, with its file and line.
+    """
+    written: list[Path] = []
+    schema: pa.Schema | None = None
+    for number, path in enumerate(files):
+        if not is_rdf(path):
+            msg = f"{path} is no RDF, and {next(filter(is_rdf, files))} is; give files of one kind"
+            raise InputError(msg)
+        rows = _rows(path, pattern)
+        part = list(islice(rows, ROWS))
+        schema = schema or _schema(part, pattern)
+        written.append(folder / f"{number:06d}.parquet")
+        with pq.ParquetWriter(written[-1], schema) as writer:
+            while part:
+                writer.write_table(_table(part, schema, path))
+                part = list(islice(rows, ROWS))
+    return written
+
+
+def _rows(path: Path, pattern: Pattern) -> Iterator[dict[str, Any]]:
+    rdf = import_module("skyband.languages.rdf")
+    try:
+        with _opened(path) as lines:
+            yield from rdf.rows(getattr(rdf, READERS[_suffix(path)])(lines), pattern)
+    except InputError as error:
+        msg = f"{path}: {error}"
+        raise InputError(msg) from None
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        msg = f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
+        raise InputError(msg) from None
+
+
+def _opened(path: Path) -> IO[str]:
+    return gzip.open(path, "rt", encoding="utf-8") if path.suffix.lower() == ".gz" else path.open(encoding="utf-8")
+
+
+def _schema(rows: Sequence[dict[str, Any]], pattern: Pattern) -> pa.Schema:
+    names = dict.fromkeys([pattern.time, pattern.id, *pattern.paths.values()])
+    kinds = {name: {type(row[name]) for row in rows if row.get(name) is not None} for name in names}
+    return pa.schema([(name, _type(kinds[name], whole=name == pattern.time)) for name in names])
+
+
+def _type(kinds: set[type], whole: bool) -> pa.DataType:
+    if kinds == {bool}:
+        return pa.bool_()
+    if kinds == {int} and whole:
+        return pa.int64()
+    return pa.float64() if kinds and kinds <= {int, float} else pa.string()
+
+
+def _table(rows: Sequence[dict[str, Any]], schema: pa.Schema, path: Path) -> pa.Table:
+    columns = []
+    for field in schema:
+        values = [_fit(row.get(field.name), field.type) for row in rows]
+        try:
+            columns.append(pa.array(values, field.type))
+        except (pa.ArrowException, OverflowError) as error:
+            msg = f"{path}: column {field.name!r} is {field.type} in the first events, and not in a later one: {error}"
+            raise InputError(msg) from None
+    return pa.table(columns, schema=schema)
+
+
+def _fit(value: Any, kind: pa.DataType) -> Any:
+    if value is None or isinstance(value, bool):
+        return value if not pa.types.is_string(kind) or value is None else str(value).lower()
+    if pa.types.is_string(kind):
+        return str(value)
+    return float(value) if pa.types.is_floating(kind) and isinstance(value, int) else value
