@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from skyband.answer import Moment, Row
+from skyband.answer import Moment, Row, moment_of
 from skyband.monitor import Monitor
 from skyband.query import Query
 from skyband.serve.streams import SPENT, UNREAD, Look, Numbers, Running, Standing
@@ -18,6 +18,8 @@ from skyband.spark.handle import Handle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+MOMENTS = ("window_start", "window_end", "time")
 
 
 class Recorder:
@@ -56,6 +58,7 @@ class SparkStream:
         self.algorithm = str(control.checkpoint.identity["algorithm"])
         self.register, self.unregister = control.register, control.unregister
         self.pause, self.resume, self.explain = control.pause, control.resume, control.explain
+        self._plain = self.source.is_plain(self.schema)
         self._rows, self._counted = 0, -1
         self._before: tuple[object, ...] = ()
 
@@ -99,10 +102,10 @@ class SparkStream:
         given = {entry["name"]: entry["query"] for entry in queries}
         found = []
         while self.recorder is not None and self.recorder.tables:
-            found += _by_window(self.recorder.tables.popleft(), given)
+            found += _by_window(_listed(self.recorder.tables.popleft(), self._plain), given)
         latest = self.control.checkpoint.latest()
         rows: dict[str, list[dict[str, Any]]] = {}
-        for row in [] if latest is None else latest.to_pylist():
+        for row in [] if latest is None else _listed(latest, self._plain):
             rows.setdefault(row["query"], []).append(row)
         for entry in queries:
             if window := entry.get("latest"):
@@ -126,11 +129,27 @@ class SparkStream:
         )  # fmt: skip
 
 
-def _by_window(table: pa.Table, given: dict[str, dict[str, Any]]) -> list[Standing]:
+def _listed(table: pa.Table, plain: bool) -> list[dict[str, Any]]:
+    """Return the rows of answers, with moments as `Answer` has them: also those that `datetime` cannot hold."""
+    rows: list[dict[str, Any]] = table.drop_columns(times := _times(table)).to_pylist()
+    for name in times:
+        zone = table.schema.field(name).type.tz
+        numbers = table[name].cast(pa.timestamp("us", zone), safe=False).cast(pa.int64()).to_pylist()
+        bare = plain and name in MOMENTS
+        for row, number in zip(rows, numbers, strict=True):
+            row[name] = number if bare or number is None else moment_of(number)
+    return rows
+
+
+def _times(table: pa.Table) -> list[str]:
+    return [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
+
+
+def _by_window(listed: Sequence[dict[str, Any]], given: dict[str, dict[str, Any]]) -> list[Standing]:
     """Return the answers in a sink's table; of changes, the checkpoint has the latest answer as a whole."""
     windows: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     whole = {name for name, query in given.items() if query.get("emit", "final") in ("final", "early")}
-    for row in table.to_pylist():
+    for row in listed:
         if row["query"] in whole:
             key = (row["query"], row["window_start"], row["window_end"], row["provisional"])
             windows.setdefault(key, []).append(row)

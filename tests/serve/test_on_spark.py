@@ -1,0 +1,81 @@
+"""A stream on Spark over HTTP: in the same process, and by its checkpoint folder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import skyband as sb
+from skyband.serve.spark_stream import Recorder, SparkStream
+from skyband.spark import Control
+from tests.serve.conftest import answers, eventually, served
+from tests.spark.streams import core, events, stream, write
+
+pytestmark = pytest.mark.spark
+TOP = sb.Query("top", k=3, score="x", window=sb.Window(1_000), select=("g",))
+MINE = {"name": "mine", "k": 2, "size": 1_000, "score": "y"}
+
+
+def test_in_this_process_and_by_its_checkpoint(spark: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    tables = [events(rng, 300, 3_000 * batch) for batch in range(4)]
+    moves = replace(TOP, name="moves", emit="changes")
+    folder, checkpoint, recorder = tmp_path / "in", tmp_path / "checkpoint", Recorder()
+    write(folder, tables[:2])
+    handle = sb.spark.start(
+        stream(spark, folder), [TOP, moves], time="t", id="id", watermark=60, sink=recorder, checkpoint=checkpoint
+    )
+    try:
+        with served(SparkStream(handle, recorder)) as client:
+            handle.processAllAvailable()
+            wanted = core([TOP], tables[:2], 60, time="t", id="id").to_pylist()
+            found = eventually(lambda: len(seen := answers(client, limit=50)) >= 5 and seen)
+            rows = [(a["end"], r["rank"], r["id"], r["score"], r["values"]) for a in found[::-1] for r in a["rows"]]
+            assert rows == [
+                (int(w["window_end"].timestamp() * 1_000_000), w["rank"], w["id"], w["score"], {"g": w["g"]})
+                for w in wanted
+            ], "all windows, though several closed in one batch"
+            assert [r["id"] for r in answers(client, "moves")[0]["rows"]] == [r["id"] for r in found[0]["rows"]]
+            numbers = eventually(lambda: (n := client.get("/api/stream").json()["numbers"])["rows"] == 600 and n)
+            assert numbers["state"] == "running"
+            assert numbers["rejected"] == sum(
+                t.num_rows - t.select(["t", "id", "x"]).drop_null().num_rows for t in tables[:2]
+            )
+            assert client.post("/api/queries", json=MINE).status_code == 201
+            assert client.get("/api/queries").json()["queries"][-1]["state"] == "pending"
+            write(folder, tables[2:], first=2)
+            handle.processAllAvailable()
+            eventually(lambda: answers(client, "mine"))
+            assert client.get("/api/queries").json()["queries"][-1]["state"] == "active"
+    finally:
+        handle.stop()
+    with served(Control(checkpoint)) as client:
+        about = client.get("/api/stream").json()
+        assert (about["numbers"]["state"], about["numbers"]["rows"]) == ("elsewhere", None)
+        assert len(answers(client)[0]["rows"]) == 3
+        assert client.get("/healthz").status_code == 200
+        assert client.patch("/api/queries/top", json={"state": "paused"}).status_code == 200
+        assert client.get("/api/queries").json()["queries"][0]["pending"] == "pause"
+        assert client.delete("/api/queries/mine").status_code == 200
+        assert "group 1" in client.get("/api/explain").text
+        assert "mine" in client.post("/api/check", json=MINE).json()["explain"]
+        (checkpoint / "skyband" / "status.json").unlink()
+        (checkpoint / "skyband" / "stream.json").write_text("{")
+        reply = client.post("/api/queries", json=MINE | {"score": "no_such_column"})
+        assert reply.status_code == 422
+        assert str(tmp_path) not in reply.text
+
+
+def test_queries_on_executors_cannot_be_changed(tmp_path: Path) -> None:
+    from skyband.spark.checkpoint import Checkpoint
+
+    identity = {"time": "t", "id": "id", "time_unit": None, "id_type": "int64", "algorithm": "staircase"}
+    schema = events(np.random.default_rng(1), 5, 0).schema
+    Checkpoint(tmp_path).open({**identity, "placement": "executors"}, schema, [TOP.as_dict()])
+    with served(Control(tmp_path)) as client:
+        for reply in (client.post("/api/queries", json=MINE), client.delete("/api/queries/top")):
+            assert (reply.status_code, "started with" in reply.json()["error"]) == (409, True)
