@@ -309,8 +309,8 @@ def test_all_mistakes_of_all_queries_are_reported_together(tmp_path: Path, refus
             "there is more than one of this name",
         ),
         ("q.toml", '[[query]]\nname = "a"\nk = 1\nsize = "1 s"\nscore = "x"\n', "the column of the time is not known"),
-        ("q.rq", "SELECT", "is RSP-QL, which this version cannot read yet"),
-        ("q.yaml", "", "is no query file; queries are written in a .toml file"),
+        ("q.rq", "SELECT", "q.rq: a query begins with REGISTER STREAM :name AS (line 1, column 1)"),
+        ("q.yaml", "", "is no query file; queries are written in a .toml, .rq (RSP-QL) or .sql file"),
     ],
 )
 def test_query_files_that_cannot_be_used(name: str, content: str, said: str, tmp_path: Path, refused: Refused) -> None:

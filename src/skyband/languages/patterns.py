@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rdflib import BNode, Literal, URIRef, Variable
+from rdflib import BNode, URIRef, Variable
 
 from skyband.expressions.functions import FUNCTIONS, OPERATORS
 from skyband.expressions.parse import AGGREGATES
@@ -141,6 +141,7 @@ class Patterns:
         self.grouped: str | None = None
         self.variables: set[str] = set()
         self._nodes: dict[Any, Path] = {}
+        self._called = False  # whether ids are called as the subject's variable is
         self._inside: Part | None = None
         self._aliases: dict[str, str] = {}
 
@@ -178,6 +179,7 @@ class Patterns:
         self.subject = roots[0] if isinstance(roots[0], Variable) else None
         if self.id is None and self.subject is None:
             self.terms.fail("[ ] as the subject gives events no id; write a variable", "WINDOW")
+        self._called = self.id is None
         self.id = self.id or str(self.subject)
         self._nodes[roots[0]] = ()
 
@@ -211,12 +213,14 @@ class Patterns:
         if self._inside is None and pattern.triples:
             self.terms.fail("this pattern stands in no WINDOW and in no SERVICE; put it into WINDOW :W {…}", "WHERE")
         found = Match()
+        described = {subject for subject, _, _ in pattern.triples}  # is there if what is said of it is
         for subject, predicate, thing in pattern.triples:
             path = (*self._nodes[subject], str(predicate))
             column: Node = Column(self._name(path))
-            if isinstance(thing, Variable):
-                found = self._joined(found, Match({str(thing): column}, (column,)))
-            elif isinstance(thing, Literal | URIRef):
+            if isinstance(thing, Variable | BNode):
+                own = {str(thing): column} if isinstance(thing, Variable) else {}
+                found = self._joined(found, Match(own, () if thing in described else (column,)))
+            else:
                 found = replace(found, where=(*found.where, Call("=", (column, self.terms.convert(thing, {})))))
         return found
 
@@ -227,6 +231,12 @@ class Patterns:
             self.terms.fail(
                 f"<{'/'.join(taken)}> and <{'/'.join(path)}> are both the column {name!r}; say in the mapping, under "
                 "[columns], which column each is"
+            )
+        if self._called and name == self.id:
+            self.terms.fail(
+                f"?{self.subject} and <{'/'.join(path)}> are both the column {name!r}; call the variable otherwise, "
+                "or say in the mapping what is the id",
+                f"?{self.subject}",
             )
         if not name:
             self.terms.fail(
