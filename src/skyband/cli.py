@@ -11,8 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar
 
 import pyarrow as pa
 import typer
@@ -26,7 +25,9 @@ from skyband.files.job import Job, execute
 from skyband.files.queries import QueryFile, load
 from skyband.files.rdf import as_columns, rdf_files
 from skyband.monitor import Monitor
-from skyband.rows import Source, TimeUnit
+from skyband.rows import Source
+from skyband.serve.command import PORT, Port, serve, serve_demo
+from skyband.terminal.options import DEFAULT_ALGORITHM, ENGINES, EngineName, MappingFile, check_engine, needed, unit
 from skyband.terminal.progress import Bar, summary
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ app = typer.Typer(
 P = ParamSpec("P")
 R = TypeVar("R")
 USER_ERROR, INTERRUPTED, TERMINATED = 2, 130, 143
-DEFAULT_ALGORITHM = "staircase"
-ENGINES = ("spark", "local")
 
 
 def main() -> None:
@@ -114,13 +113,8 @@ def _options(
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON.")]
-EngineName = Annotated[str, typer.Option(help="What runs it: spark or local.")]
 Queries = Annotated[
     Path, typer.Argument(metavar="QUERIES", help="A file of queries: .toml, .rq (RSP-QL) or .sql.", show_default=False)
-]
-MappingFile = Annotated[
-    Path | None,
-    typer.Option("--mapping", help="A .toml file that says what the names in RSP-QL mean, and what else is missing."),
 ]
 
 
@@ -162,7 +156,7 @@ def run_(
     Reads the files as one bounded stream, in order of their names. The files it writes appear when all is done, or
     not at all. Times are in UTC.
     """
-    _check_engine(engine, checkpoint=checkpoint, master=master, remote=remote)
+    check_engine(engine, checkpoint=checkpoint, master=master, remote=remote)
     file = load(queries, mapping)
     with ExitStack() as stack:
         inputs, time = _from_rdf(inputs, file, time or file.time, checkpoint, stack)
@@ -171,9 +165,9 @@ def run_(
             inputs=inputs,
             output=output,
             source=Source(
-                _needed("time", time),
-                _needed("id", id or file.id or file.subject),
-                _unit(time_unit or file.time_unit),
+                needed("time", time),
+                needed("id", id or file.id or file.subject),
+                unit(time_unit or file.time_unit),
             ),
             algorithm=algorithm,
             watermark=watermark or file.watermark,
@@ -212,37 +206,6 @@ def _from_rdf(
     time = time or "time"
     pattern = Pattern(file.paths, str(file.id or file.subject), time)
     return as_columns(files, pattern, Path(stack.enter_context(TemporaryDirectory(prefix="skyband-")))), time
-
-
-def _check_engine(engine: str, **spark_only: object) -> None:
-    """Refuse an engine that there is none of, and options that do not go with it."""
-    if engine not in ENGINES:
-        msg = f"there is no engine {engine!r}; use spark or local"
-        raise InputError(msg)
-    given = [f"--{name}" for name, value in spark_only.items() if value is not None]
-    if engine == "local" and given:
-        msg = f"{given[0]} belongs to the Spark engine, and the engine is local; leave one of the two out"
-        raise InputError(msg)
-    if {"--master", "--remote"} <= set(given):
-        msg = "--master and --remote are both given; Spark runs in one place: choose one"
-        raise InputError(msg)
-
-
-def _needed(what: str, given: str | None) -> str:
-    if not given:
-        msg = (
-            f"the column of the {what} is not known; add --{what} COLUMN, "
-            f'or {what} = "COLUMN" at the top of the query file'
-        )
-        raise InputError(msg)
-    return given
-
-
-def _unit(given: str | None) -> TimeUnit | None:
-    if given is not None and given not in get_args(TimeUnit):
-        msg = f"the time unit is {given!r}; use s, ms, us or ns"
-        raise InputError(msg)
-    return cast(TimeUnit | None, given)
 
 
 @app.command()
@@ -349,78 +312,7 @@ def _promise(what: str, *names: str) -> None:
     typer.echo(f"{', '.join(map(repr, names))} will be {what} before the next batch")
 
 
-# Over HTTP.
-
-Port = Annotated[int, typer.Option(help="Where to listen; 0 takes a free port.", min=0, max=65535)]
-PORT = 8765
-
-
-@app.command()
-@careful
-def serve(
-    queries: Annotated[
-        Path | None, typer.Argument(metavar="[QUERIES]", help="A file of queries to begin with.", show_default=False)
-    ] = None,
-    folder: Annotated[Path | None, typer.Option("--input", help="Folder in which data files appear.")] = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(help="The stream's checkpoint folder; without --input: that of a stream that runs elsewhere."),
-    ] = None,
-    time: Annotated[str | None, typer.Option(help="The column of event times.")] = None,
-    id: Annotated[str | None, typer.Option(help="The column of ids.")] = None,  # noqa: A002 - the option's name
-    time_unit: Annotated[str | None, typer.Option(help="Unit of times that are numbers: s, ms, us or ns.")] = None,
-    watermark: Annotated[str | None, typer.Option(help="How late events may come; else 10 seconds.")] = None,
-    algorithm: Annotated[str, typer.Option(help="See 'skyband algorithms'.")] = DEFAULT_ALGORITHM,
-    engine: EngineName = ENGINES[0],
-    master: Annotated[str | None, typer.Option(help="A Spark master's URL; else Spark runs in this process.")] = None,
-    host: Annotated[
-        str, typer.Option(help="The address to listen on; others than loopback are reachable.")
-    ] = "127.0.0.1",
-    port: Port = PORT,
-    allow_host: Annotated[list[str] | None, typer.Option(help="A name that browsers may use for this server.")] = None,
-    max_queries: Annotated[int, typer.Option(help="How many queries the stream may have.", min=1)] = 100,
-    max_k: Annotated[int, typer.Option(help="How many rows an answer may have.", min=1)] = 1_000,
-) -> None:
-    """Serve a stream's leaderboards over HTTP: a live page, REST and a change feed.
-
-    Changes need the token of the variable SKYBAND_TOKEN; without it a random one is made and printed.
-    """
-    _check_engine(engine, checkpoint=checkpoint, master=master)
-    http = _serving()
-    from skyband.serve import opening
-    from skyband.serve.texts import Limits
-
-    console = Console(stderr=True)
-    with ExitStack() as stack:
-        if folder is not None:
-            file = QueryFile(()) if queries is None else load(queries)
-            source = Source(
-                _needed("time", time or file.time), _needed("id", id or file.id), _unit(time_unit or file.time_unit)
-            )
-            delay = watermark or file.watermark or opening.WATERMARK
-            given = opening.Input(folder, file.queries, source, delay, algorithm, file.services)
-            running = (
-                opening.locally(given) if engine == "local" else opening.on_spark(given, checkpoint, master, console)
-            )
-            stream = stack.enter_context(running)
-        elif checkpoint is None or queries is not None:
-            msg = "there is nothing to serve; give --input FOLDER, or only --checkpoint DIR of a stream that runs"
-            raise InputError(msg)
-        else:
-            stream = opening.attached(checkpoint)
-        limits = Limits(queries=max_queries, k=max_k)
-        http.run(http.Server(stream, host=host, port=port, allow_hosts=allow_host or (), limits=limits), console)
-
-
-def _serving() -> ModuleType:
-    """Return the module of the server, if what it needs is installed."""
-    try:
-        return importlib.import_module("skyband.serve.server")
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("skyband"):
-            raise
-        msg = f"the server needs the package {error.name!r}; install it with: pip install 'skyband[serve]'"
-        raise InputError(msg) from None
+app.command()(careful(serve))
 
 
 @app.command()
@@ -432,18 +324,13 @@ def demo(
     fast: Annotated[bool, typer.Option("--fast", help="Do not wait: as fast as the trades can be made.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")] = False,
     engine: EngineName = ENGINES[0],
-    serve: Annotated[bool, typer.Option("--serve", help="In a browser, until someone stops it.")] = False,
+    in_browser: Annotated[bool, typer.Option("--serve", help="In a browser, until someone stops it.")] = False,
     port: Port = PORT,
 ) -> None:
     """Watch leaderboards over a made-up market."""
-    _check_engine(engine)
-    if serve:
-        http = _serving()
-        from skyband.serve.demo import market
-
-        console = Console(stderr=True)
-        with market(engine, seed, console) as stream:
-            http.run(http.Server(stream, port=port), console, show=True)
+    check_engine(engine)
+    if in_browser:
+        serve_demo(engine, seed, port)
         return
     from skyband.terminal.demo import run_demo
 

@@ -55,10 +55,7 @@ def board(page: Page, name: str) -> Any:
 
 
 def ids(page: Page, name: str = "top") -> list[str]:
-    return [
-        text.split("\n")[0]
-        for text in board(page, name).locator(".id").evaluate_all("all => all.map(one => one.firstChild.data)")
-    ]
+    return [text or "" for text in board(page, name).locator(".id b").all_text_contents()]
 
 
 def feed_until(stream: Fed, at: int, *symbols: str) -> None:

@@ -170,6 +170,7 @@ def load_mapping(path: Path) -> Mapping:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         msg = f"{path} is no TOML: {error}"
         raise InputError(msg) from None
+    given.pop("service", None)  # of who runs the queries: where services are
     return mapping_of(given, path.name)
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time as clock
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from skyband.query import Window
+from skyband.join import Join
+from skyband.query import Query, Window
 from skyband.serve.local_stream import LocalStream
 from skyband.serve.spark_stream import Recorder, SparkStream
 from skyband.serve.streams import Served
@@ -25,7 +29,13 @@ from skyband.terminal.trades import SCHEMA, Market
 DELAY = 2  # seconds by which trades may be late
 TICK = 0.5
 RATE = 2_000.0
-QUERIES = tuple(replace(query, window=Window("1 minute", slide="2 seconds")) for query in TIMED)
+WINDOW = Window("1 minute", slide="2 seconds")
+QUERIES = tuple(replace(query, window=WINDOW) for query in TIMED)
+WATCHED = Query(
+    "talk of the town", k=10, score="watchers * abs(price / open - 1)", window=WINDOW,
+    join=Join("watchers", budget=8, default=0),
+)  # fmt: skip
+"""Joined with a service that knows how many people watch a symbol, and may be asked for eight symbols an answer."""
 
 
 @contextmanager
@@ -47,8 +57,8 @@ def market(engine: str, seed: int, console: Console) -> Iterator[Served]:
         stopping = threading.Event()
         if engine == "local":
             served: Served = LocalStream(
-                QUERIES, _trades(seed, stopping), schema=SCHEMA, source=SOURCE, delay=DELAY * 1_000_000,
-                stopping=stopping,
+                [*QUERIES[:2], WATCHED, *QUERIES[2:]], _trades(seed, stopping), schema=SCHEMA, source=SOURCE,
+                delay=DELAY * 1_000_000, services={"watchers": watchers}, stopping=stopping,
             )  # fmt: skip
         else:
             served = _on_spark(seed, stopping, stack, console)
@@ -63,6 +73,12 @@ def _trades(seed: int, stopping: threading.Event) -> Iterator[pa.RecordBatch]:
     open_market = Market(seed, rate=RATE, opening=int(began * 1_000_000))
     while not stopping.wait(max(0.0, began + open_market.now + TICK - clock.time())):
         yield open_market.next(TICK)
+
+
+def watchers(symbols: Sequence[Any]) -> dict[Any, float]:
+    """Tell how many people watch each symbol just now: some thousands, and another number every moment."""
+    now = clock.time()
+    return {symbol: round(2000 + 1500 * math.sin(now / 20 + zlib.crc32(str(symbol).encode()))) for symbol in symbols}
 
 
 def _on_spark(seed: int, stopping: threading.Event, stack: ExitStack, console: Console) -> Served:

@@ -115,9 +115,10 @@ class Board {
     else if (state !== "active") text = state;
     else if (answer && answer.provisional) text = "window still open";
     else if (answer && answer.exact) [kind, text] = ["good", "exact"];
-    else if (answer) [kind, text] = ["warn", answer.why || "not exact"];
+    else if (answer) [kind, text] = ["warn", answer.spent ? `${answer.spent.stale} stale` : answer.why || "not exact"];
     chip.dataset.kind = kind;
     chip.textContent = text;
+    chip.title = (state === "active" && answer?.why) || "";
     note.textContent = error || (answer ? (answer.rows.length ? "" : "No event in this window.") : "The first window has not closed yet.");
   }
 
@@ -227,7 +228,9 @@ function fill(node, row, most, end) {
   move.textContent = by === null ? "new" : by > 0 ? `▲${by}` : by < 0 ? `▼${-by}` : "";
   move.setAttribute("aria-label", by === null ? "new" : by > 0 ? `up ${by}` : by < 0 ? `down ${-by}` : "unchanged");
   const id = $(".id", node), extra = Object.values(row.values || {}).filter((value) => value !== null);
-  id.replaceChildren(String(row.id));
+  const name = document.createElement("b");
+  name.textContent = row.id;
+  id.replaceChildren(name);
   id.title = [row.id, ...Object.entries(row.values || {}).map(([name, value]) => `${name} ${value}`)].join(" · ");
   if (extra.length) {
     const small = document.createElement("small");
