@@ -34,7 +34,7 @@ _REFUSED = {
     "SILENT": "SILENT; a service that fails never stops an answer",
     "OFFSET": "OFFSET; an answer begins with the best",
 }
-_KEYWORDS = frozenset((
+KEYWORDS = frozenset((
     "SELECT", "DISTINCT", "CONSTRUCT", "WHERE", "FILTER", "BIND", "OPTIONAL", "UNION", "SERVICE", "WINDOW", "GROUP",
     "ORDER", "BY", "ASC", "DESC", "LIMIT", "AS", "IN", "NOT", "FROM", "NAMED", "PREFIX", "BASE", "A", "TRUE", "FALSE",
     "ON", "PARTITION", *_REFUSED,
@@ -78,7 +78,8 @@ class Statement:
     declared: dict[str, Part] = field(default_factory=dict)
     parts: list[Part] = field(default_factory=list)
     sparql: str = ""
-    _origins: list[tuple[int, int]] = field(default_factory=list)  # places in the SPARQL and in the text, ascending
+    origins: list[tuple[int, int]] = field(default_factory=list)
+    """Places in the SPARQL, and in the text."""
 
     @property
     def span(self) -> tuple[int, int]:
@@ -87,16 +88,21 @@ class Statement:
 
     def origin(self, place: int) -> int:
         """Return the place in the text that a place in the SPARQL comes from."""
-        index = bisect_right(self._origins, (place, len(self.text.text) + 1)) - 1
+        index = bisect_right(self.origins, (place, len(self.text.text) + 1)) - 1
         if index < 0:
             return self.span[0]
-        at, origin = self._origins[index]
-        after = self._origins[index + 1] if index + 1 < len(self._origins) else (len(self.sparql), self.span[1])
+        at, origin = self.origins[index]
+        after = self.origins[index + 1] if index + 1 < len(self.origins) else (len(self.sparql), self.span[1])
         return min(origin + place - at, max(origin, after[1] - 1), len(self.text.text))
 
     def find(self, *words: str) -> Token | None:
         """Return the first token of this query that is one of some words."""
         return self.text.find(*words, within=self.span)
+
+    def find_iri(self, iri: str) -> Token | None:
+        """Return the first token of this query that is an IRI."""
+        named = (token for token in self.tokens if token.kind in ("iri", "prefixed") and token.text[:2] != "_:")
+        return next((token for token in named if self.iri(token) == iri), None)
 
     def iri(self, token: Token) -> str:
         """Return the IRI of a name: ``<…>``, prefixed, or a bare word, as some papers write it."""
@@ -120,7 +126,7 @@ def statements(source: str, prefixes: dict[str, str]) -> Iterator[Statement]:
     >>> one.name, one.emit, one.declared["urn:skyband:W"].window
     ('top', 'entered', Window('9 minutes', slide='3 minutes', closed='right'))
     >>> one.sparql
-    'PREFIX : <urn:skyband:>\nSELECT ?a WHERE {GRAPH <urn:skyband-part:0> {?a :b ?c } }'
+    'PREFIX : <urn:skyband:>\nSELECT ?a WHERE {GRAPH <urn:skyband-part:0> {?a :b ?c}}'
     """
     text = Text(source)
     if not text.tokens:
@@ -183,6 +189,7 @@ class _Clauses:
         self.statement, self.text, self.tokens = statement, statement.text, statement.tokens
         self.pieces: list[str] = []
         self.length = 0
+        self.copied = -1  # the end of the token that was copied last
 
     def take(self) -> None:
         """Fill in what the clauses say, and the SPARQL."""
@@ -226,6 +233,10 @@ class _Clauses:
             what = _REFUSED[token.text.upper()]
             name, _, hint = what.partition("; ")
             self.text.fail(f"{name} is not supported" + (f"; {hint}" if hint else ""), token)
+        if token.kind == "prefixed" and not token.text.startswith("_:"):
+            self.statement.iri(token)  # its prefix is known
+        if token.text == "@":
+            self.text.fail("the language of a text is not supported; write the text alone", token)
         if token.kind == "string" and ("\\u" in token.text or "\\U" in token.text):
             self.text.fail(r"escapes such as \u00e9 are not supported; write the character itself", token)
 
@@ -245,8 +256,12 @@ class _Clauses:
         self.length += len(piece)
 
     def _copy(self, token: Token, instead: str | None = None) -> None:
-        self._write(" " if self.length and not self.pieces[-1].endswith(("{", "\n")) else "")
-        self.statement._origins.append((self.length, token.start))
+        if token.start != self.copied and not self.pieces[-1].endswith(
+            "\n"
+        ):  # what touches in the text touches here as well
+            self._write(" ")
+        self.copied = token.end
+        self.statement.origins.append((self.length, token.start))
         self._write(token.text if instead is None else instead)
 
     def _next(self, at: int) -> Token:
@@ -335,10 +350,10 @@ class _Clauses:
     def _call(self, at: int) -> int:
         """Make the bare name of a function an IRI; bracket ``F(?a) AS ?score`` among what is selected."""
         token = self.tokens[at]
-        if token.kind == "word" and token.text.upper() in _KEYWORDS and not self._starts_item(at):
+        if token.kind == "word" and token.text.upper() in KEYWORDS and not self._starts_item(at):
             self._copy(token)
             return at + 1
-        own = token.kind == "word" and token.text.upper() not in _KEYWORDS
+        own = token.kind == "word" and token.text.upper() not in KEYWORDS
         name = f"<{FUNCTION_NAMESPACE}{token.text}>" if own else None
         if not self._starts_item(at):
             self._copy(token, name)

@@ -21,6 +21,7 @@ from skyband.languages.clauses import Part
 from skyband.languages.terms import Terms
 
 Path = tuple[str, ...]
+_PATH_SIGNS = ("+", "/", "|", "^", "*", "?", "!")
 _LENIENT = {
     "<=>",
     "and",
@@ -169,7 +170,7 @@ class Patterns:
             self.terms.fail("the window's pattern has no subject; write for example {?trade :price ?price}", "WINDOW")
         for root in roots:
             if not isinstance(root, Variable | BNode):
-                self.terms.fail(f"the subject <{root}> is not supported; it must be a variable", "WINDOW")
+                self.terms.fail(f"the subject <{root}> is not supported; it must be a variable", iri=str(root))
         if len(roots) > 1:
             shown = " and ".join(f"?{root}" if isinstance(root, Variable) else "[ ]" for root in roots)
             self.terms.fail(
@@ -195,7 +196,9 @@ class Patterns:
             for subject, predicate, thing in known:
                 if not isinstance(predicate, URIRef):
                     what = f"?{predicate}" if isinstance(predicate, Variable) else "a property path"
-                    self.terms.fail(f"{what} as a predicate is not supported; write an IRI", f"?{predicate}", "WINDOW")
+                    self.terms.fail(
+                        f"{what} as a predicate is not supported; write an IRI", f"?{predicate}", *_PATH_SIGNS
+                    )
                 path = (*self._nodes[subject], str(predicate))
                 if thing in inner and self._nodes.setdefault(thing, path) != path:
                     self.terms.fail(
@@ -230,7 +233,8 @@ class Patterns:
         if taken:
             self.terms.fail(
                 f"<{'/'.join(taken)}> and <{'/'.join(path)}> are both the column {name!r}; say in the mapping, under "
-                "[columns], which column each is"
+                "[columns], which column each is",
+                iri=path[-1],
             )
         if self._called and name == self.id:
             self.terms.fail(

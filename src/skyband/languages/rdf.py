@@ -43,7 +43,7 @@ class Pattern(NamedTuple):
 class Event(NamedTuple):
     """What a graph says: values by subject and predicate; and its times, by what they are said of."""
 
-    held: dict[Any, dict[str, list[Any]]]
+    held: dict[Any, dict[str, dict[Any, None]]]
     times: dict[Any, Any]
     graph: Any = None
 
@@ -51,9 +51,7 @@ class Event(NamedTuple):
         """Take a triple."""
         if str(predicate) == GENERATED:
             self.times[subject] = value
-        values = self.held.setdefault(subject, {}).setdefault(str(predicate), [])
-        if value not in values:
-            values.append(value)
+        self.held.setdefault(subject, {}).setdefault(str(predicate), {})[value] = None
 
 
 def rows(events: Iterable[Event], pattern: Pattern) -> Iterator[dict[str, Any]]:

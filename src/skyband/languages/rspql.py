@@ -151,6 +151,8 @@ class _Reading:
             )
         if limit is None:
             self.fail("there is no LIMIT; say how many to rank: LIMIT 10", self.statement.find("ORDER"))
+        if not 1 <= limit <= LARGEST_K:
+            self.fail(f"k is {limit}; it must be from 1 to {LARGEST_K:,}", self.statement.find("LIMIT"))
         direction: Order = "desc" if order[0].order == "DESC" else "asc"
         return self.terms.convert(order[0].expr, match.values), direction, limit
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import difflib
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -11,7 +12,7 @@ from pyparsing import ParseBaseException, ParserElement
 from rdflib.plugins.sparql.algebra import translateQuery
 from rdflib.plugins.sparql.parser import QueryUnit
 
-from skyband.languages.clauses import Statement
+from skyband.languages.clauses import KEYWORDS, Statement
 
 _reached: list[tuple[int, str]] = []
 
@@ -47,12 +48,19 @@ def _explain(statement: Statement) -> None:
     if expected == {"':'"}:  # a word that could only have been a prefix: the word itself is out of place
         furthest = next(place for place in range(furthest, -1, -1) if place == 0 or sparql[place - 1].isspace())
     origin = statement.origin(furthest)
-    token = next((t for t in statement.tokens if t.start <= origin < t.end), None)
+    at = next((at for at, t in enumerate(statement.tokens) if t.start <= origin < t.end), None)
     words = sorted(name.strip("'") for name in expected if name.startswith("'") and name != "':'")
     hint = f"; here may stand {', '.join(words)}" if 0 < len(words) <= 14 else ""
-    if token is None:
+    if "true" in words:
+        hint = "; a value or a variable is missing"
+    if at is None:
         statement.text.fail(f"the query ends too early{hint}", statement.span[1])
-    statement.text.fail(f"{token.text!r} is not expected here{hint}", token)
+    for place in (at, max(at - 2, 0)):  # what looks like a function may be a keyword with a slip of the pen
+        token = statement.tokens[place]
+        near = difflib.get_close_matches(token.text.upper(), KEYWORDS, n=1) if token.kind == "word" else []
+        if near and token.text.upper() not in KEYWORDS:
+            statement.text.fail(f"{token.text!r} is not expected here; did you mean {near[0]}?", token)
+    statement.text.fail(f"{statement.tokens[at].text!r} is not expected here{hint}", statement.tokens[at])
 
 
 @cache

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, NoReturn
 
 from sqlglot import exp
@@ -102,6 +103,9 @@ class _Text(Reader):
     def checked(self, tokens: list[Token]) -> list[Token]:
         """Take out the word TABLE, and its brackets: ``TABLE(HOP(TABLE trades, …))`` is ``HOP(trades, …)``."""
         self.check_tokens(tokens)
+        for token, after in pairwise(tokens):  # a keyword to sqlglot, and so no name of a function
+            if token.text.upper() == "SESSION" and after.token_type is TokenType.L_PAREN:
+                self.fail(f"the window SESSION() is not supported; use {_WINDOWS}", token.start)
         dropped: set[int] = set()
         depth, closing = 0, set()
         for at, token in enumerate(tokens):

@@ -49,10 +49,13 @@ class Terms:
     def __init__(self, statement: Statement, functions: Mapping[str, Function]) -> None:
         self.statement, self.functions = statement, functions
 
-    def fail(self, message: str, *words: str) -> NoReturn:
-        """Raise an error that points to the first of some words in the query."""
-        found = self.statement.find(*words) if words else None
-        self.statement.text.fail(message, found or self.statement.head)
+    def fail(self, message: str, *words: str, iri: str | None = None) -> NoReturn:
+        """Raise an error that points to an IRI, or to the first of some words in the query."""
+        found = self.statement.find(*words) if iri is None else self.statement.find_iri(iri)
+        windows = [part.token for part in self.statement.parts if part.kind == "window"]
+        if found is None or found.says("WINDOW"):
+            found = next(iter(windows), self.statement.head)
+        self.statement.text.fail(message, found)
 
     def convert(self, term: Any, values: Mapping[str, Node]) -> Node:
         """Return the tree of an expression, with the values of its variables."""
