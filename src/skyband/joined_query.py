@@ -8,7 +8,7 @@ share a service fetch together, within the budget of the service.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,17 @@ from skyband.rows import Rows
 from skyband.stats import GroupStats
 from skyband.stream_side import ID, REMOTE, ROWS, STREAM, TIME, StreamSide
 from skyband.windows import ALWAYS, NEVER, Due, Schedule
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """Events of a batch as partials, and how many rows of the batch are none; `newest` is the latest time of all."""
+
+    partials: pa.Table
+    newest: int
+    late: int = 0
+    partly_late: int = 0
+    rejected: int = 0
 
 
 class JoinedQuery:
@@ -80,25 +91,28 @@ class JoinedQuery:
         partly = np.flatnonzero(good & ~missed & (rows.time < self._answered_to))
         late, taken = np.flatnonzero(missed), np.flatnonzero(good & ~missed)
         seen = Seen(passed, np.flatnonzero(passed & ~good), late, partly)
-        self.take(self.side.partials(rows, taken))
-        self.counts.partly_late += len(partly)
-        self.count(len(late), len(seen.rejected))
+        partials = self.side.partials(rows, taken)
+        self.take(Reduced(partials, rows.newest, len(late), len(partly), len(seen.rejected)))
         return seen
 
-    def take(self, partials: pa.Table) -> None:
-        """Take in events that are reduced to partials already, none of them late."""
+    def take(self, reduced: Reduced) -> None:
+        """Take in a batch that is reduced already; of late rows, only their number."""
+        partials, counts = reduced.partials, self.counts
+        counts.late += reduced.late
+        counts.partly_late += reduced.partly_late
+        counts.rejected += reduced.rejected
         if not partials.num_rows:
             return
         time = partials[TIME].to_numpy()
         # Which windows are the first is the same for all times of the first pane.
         self.first, self.last = min(self.first, int(time.min())), max(self.last, int(time.max()))
-        self.counts.events += int(partials[ROWS].to_numpy().sum())
+        counts.events += int(partials[ROWS].to_numpy().sum())
         self.side.add(partials)
 
-    def count(self, late: int, rejected: int) -> None:
-        """Note rows that were not taken in."""
-        self.counts.late += late
-        self.counts.rejected += rejected
+    @property
+    def partly_before(self) -> int:
+        """The first pane that no answered window has: what lies before it has missed some of its windows."""
+        return NEVER if self._answered_to == NEVER else int(self.side.grid.of(np.array([self._answered_to]))[0])
 
     @property
     def _answered_to(self) -> int:

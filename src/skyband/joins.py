@@ -38,6 +38,7 @@ class Joins:
         self.remotes = as_remotes(services)
         self.source = source
         self.queries: list[JoinedQuery] = []
+        self.schema: pa.Schema | None = None
 
     def find(self, name: str) -> JoinedQuery | None:
         """Return a joined query by its name, if there is one."""
@@ -48,12 +49,12 @@ class Joins:
         found = self.find(name)
         return None if found is None else found.schedule
 
-    def check(self, queries: Sequence[Query], schema: pa.Schema | None) -> list[JoinedQuery]:
+    def check(self, queries: Sequence[Query]) -> list[JoinedQuery]:
         """Return those of some queries that are joined, ready to be added; refuse what cannot be served."""
         made = [JoinedQuery(query, remote_of(query, self.remotes)) for query in queries if query.join is not None]
-        if schema is not None:
+        if self.schema is not None:
             for one in made:
-                self._bind(one, schema)
+                self._bind(one, self.schema)
         return made
 
     def add(self, made: Sequence[JoinedQuery], watermark: int, newest: int) -> None:
@@ -74,6 +75,7 @@ class Joins:
         """Look up the columns of all queries."""
         for one in self.queries:
             self._bind(one, schema)
+        self.schema = schema
 
     def _bind(self, one: JoinedQuery, schema: pa.Schema) -> None:
         try:
@@ -113,17 +115,21 @@ class Joins:
 
     # Snapshots.
 
-    def state(self) -> tuple[dict[str, Any], list[State]]:
-        """Return what there is, and the state of each query and of what is known of each service."""
+    def state(self) -> list[State]:
+        """Return what there is, then the state of each query and of what is known of each service."""
+        meta = {"queries": len(self.queries), "services": list(self.remotes)}
+        own: State = (meta, {} if self.schema is None else {"schema": self.schema.empty_table()})
         states = [one.state() for one in self.queries]
-        states += [remote.replica.state() for remote in self.remotes.values()]
-        return {"queries": len(self.queries), "services": list(self.remotes)}, states
+        return [own, *states, *(remote.replica.state() for remote in self.remotes.values())]
 
-    def load(self, meta: dict[str, Any], states: Sequence[State]) -> None:
+    def load(self, states: Sequence[State]) -> None:
         """Take over what `state` returned; services are those of now, what is known of them that of then."""
-        queries, replicas = states[: meta["queries"]], states[meta["queries"] :]
+        (meta, tables), *rest = states
+        queries, replicas = rest[: meta["queries"]], rest[meta["queries"] :]
         for name, state in zip(meta["services"], replicas, strict=True):
             if name in self.remotes:
                 remote = self.remotes[name]
-                remote.replica = Replica.load(state, remote.replica.capacity)
+                self.remotes[name] = remote.knowing(Replica.load(state, remote.replica.capacity))
         self.queries = [JoinedQuery.load(state, self.remotes) for state in queries]
+        if "schema" in tables:
+            self.bind(tables["schema"].schema)

@@ -20,7 +20,7 @@ from skyband.explain import explain
 from skyband.group import Group
 from skyband.intake import Ranking, Seen
 from skyband.joined import Id
-from skyband.joined_query import JoinedQuery
+from skyband.joined_query import JoinedQuery, Reduced
 from skyband.joins import Joins
 from skyband.order import IntArray
 from skyband.query import Query
@@ -31,6 +31,7 @@ from skyband.windows import NEVER, Schedule
 
 logger = logging.getLogger(__name__)
 MOST_ROWS = 1 << 25
+_SIDE_ROWS = ("late", "partly_late", "rejected")
 
 Sink = Callable[[pa.RecordBatch], None]
 T = TypeVar("T")
@@ -110,7 +111,7 @@ class Monitor:
         began = clock.perf_counter()
         blocks: list[Block] = []
         for part in as_batches(batch, MOST_ROWS):
-            settled = settle_nulls(part, self._types, self.source, self._carried())
+            settled = settle_nulls(part, self._types, self.source, self._carried(joined))
             self._bind(settled.schema, joined)
             self._types |= {f.name: f.type for f in part.schema if f.type != pa.null()}
             rows = Rows(settled, self.source)
@@ -125,6 +126,22 @@ class Monitor:
             push_seconds=self._stats.push_seconds + clock.perf_counter() - began,
         )  # fmt: skip
         return self._answers(blocks, 0.0)
+
+    def push_reduced(self, reduced: Mapping[str, Reduced]) -> None:
+        """Take in, for joined queries by name, a batch that is reduced to what they need of it.
+
+        Where there are other queries too, it is they who count late and rejected rows for all.
+        """
+        for one in self.joins.queries:
+            one.take(reduced[one.name])
+        if not reduced:
+            return
+        self.newest = max(self.newest, *(part.newest for part in reduced.values()))
+        if not self.groups:
+            most = {name: max(getattr(part, name) for part in reduced.values()) for name in _SIDE_ROWS}
+            self._stats = replace(
+                self._stats, **{name: getattr(self._stats, name) + count for name, count in most.items()}
+            )
 
     def advance(self, watermark: int | datetime | None = None) -> Answers:
         """Let event time pass: answer every window that ends by the watermark.
@@ -188,7 +205,7 @@ class Monitor:
             return
         self.source.check(schema)
         if self.schema is not None:
-            self._check_types(self.schema, schema)
+            self._check_types(self.schema, schema, self._carried(joined))
         for group in self.groups:
             try:
                 group.intake.bind(schema, self.source.id)
@@ -199,23 +216,23 @@ class Monitor:
             self.joins.bind(schema)
         self.schema = schema
 
-    def _check_types(self, before: pa.Schema, schema: pa.Schema) -> None:
+    def _check_types(self, before: pa.Schema, schema: pa.Schema, carried: set[str]) -> None:
         """Refuse a batch whose columns changed their type where kept events have the old one."""
         name = self.source.time
         if name in self._types and self.source.is_plain(before) != self.source.is_plain(schema):
             was, now = before.field(name).type, schema.field(name).type
             msg = f"the time column {name!r} was {was} so far and is {now} in this batch; give all batches one schema"
             raise InputError(msg)
-        for name in {self.source.id, *self._carried()}:
+        for name in {self.source.id, *carried}:
             was, now = self._types.get(name), schema.field(name).type if name in schema.names else None
             if was is not None and was != now:
                 found = now or "missing"
                 msg = f"column {name!r} was {was} so far and is {found} in this batch; give all batches one schema"
                 raise InputError(msg)
 
-    def _carried(self) -> set[str]:
+    def _carried(self, joined: bool) -> set[str]:
         grouped = {column for group in self.groups for column in group.intake.select}
-        return grouped.union(*(one.query.select for one in self.joins.queries))
+        return grouped.union(*(one.query.select for one in self.joins.queries if joined))
 
     def _note(self, rows: Rows, seen: Sequence[Seen]) -> None:
         """Count the batch, and hand its late and rejected rows on."""
@@ -369,7 +386,7 @@ class Monitor:
         self._check_ranking(queries)
         self._check_columns(queries)
         missed = [self.look_back(query) for query in queries]
-        joined = self.joins.check(queries, self.schema)
+        joined = self.joins.check(queries)
         alike: dict[Ranking, list[Query]] = {}
         for query in [query for query in queries if query.join is None]:
             alike.setdefault(Ranking.of(query), []).append(query)
@@ -423,7 +440,7 @@ class Monitor:
     def _check_columns(self, queries: Sequence[Query]) -> None:
         """Refuse queries over columns that the stream, once it is known, does not have."""
         if self.schema is not None:
-            self.joins.check(queries, self.schema)
+            self.joins.check(queries)
             for query in [query for query in queries if query.join is None]:
                 if self._find_group(Ranking.of(query), query.select) is not None:
                     continue
@@ -459,7 +476,7 @@ class Monitor:
 
     def snapshot(self) -> bytes:
         """Return everything as bytes, detached from the live state; `restore` continues from them."""
-        joins, joined = self.joins.state()
+        joins = self.joins.state()
         meta = {
             "algorithm": self.algorithm.name,
             "source": [self.source.time, self.source.id, self.source.time_unit],
@@ -467,11 +484,11 @@ class Monitor:
             "watermark": self.watermark,
             "newest": self.newest,
             "stats": asdict(self._stats),
-            "joins": joins,
+            "joins": len(joins),
         }
         tables = {} if self.schema is None else {"schema": self.schema.empty_table()}
         tables["types"] = pa.schema(list(self._types.items())).empty_table()
-        return snapshot.encode(meta, tables, [*(group.state() for group in self.groups), *joined])
+        return snapshot.encode(meta, tables, [*(group.state() for group in self.groups), *joins])
 
     @classmethod
     def restore(
@@ -521,11 +538,11 @@ class Monitor:
         )
         monitor.order, monitor.watermark, monitor.newest = meta["order"], meta["watermark"], meta["newest"]
         monitor._stats = Stats(**{key: value for key, value in meta["stats"].items() if key != "groups"})
-        split = len(groups) - meta["joins"]["queries"] - len(meta["joins"]["services"])
+        split = len(groups) - meta["joins"]
         monitor.groups = [Group.load(state, monitor.algorithm) for state in groups[:split]]
-        monitor.joins.load(meta["joins"], groups[split:])
+        monitor.joins.load(groups[split:])
         if "schema" in tables:
-            monitor._bind(tables["schema"].schema)
+            monitor._bind(tables["schema"].schema, joined=False)
         monitor._types = {field.name: field.type for field in tables["types"].schema}
         return monitor
 

@@ -69,6 +69,12 @@ class Remote:
         """Carry a remote elsewhere: its threads and its pace stay here."""
         return _again, (self.gateway.service, self.gateway.limits, self.replica, self.budget)
 
+    def knowing(self, replica: Replica) -> Remote:
+        """Return the same service with another copy of what it said."""
+        other = object.__new__(Remote)
+        other.gateway, other.replica, other.budget = self.gateway, replica, self.budget
+        return other
+
     @property
     def traffic(self) -> Traffic:
         """What was asked since the start."""
@@ -88,9 +94,7 @@ class Remote:
 
 
 def _again(service: Any, limits: Limits, replica: Replica, budget: int | None) -> Remote:
-    remote = Remote(service, limits=limits, budget=budget)
-    remote.replica = replica
-    return remote
+    return Remote(service, limits=limits, budget=budget).knowing(replica)
 
 
 def as_remotes(services: Mapping[str, Any] | None) -> dict[str, Remote]:

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,9 @@ class Checkpoint:
 
     # What the stream is.
 
-    def open(self, identity: dict[str, Any], schema: pa.Schema, declared: list[dict[str, Any]]) -> None:
+    def open(
+        self, identity: dict[str, Any], schema: pa.Schema, declared: list[dict[str, Any]], services: Sequence[str] = ()
+    ) -> None:
         """Begin or continue; refuse a folder that belongs to another stream or version, or cannot be written.
 
         Parameters
@@ -88,11 +91,14 @@ class Checkpoint:
             The stream's columns now.
         declared
             The queries that it is started with.
+        services
+            The names of the services that these, and others, may join with.
         """
         try:
             begun = self._begun(identity)
             self._write(self.root / "schema.arrow", schema.serialize().to_pybytes())
             self._write(self.root / "declared.json", json.dumps(declared).encode())
+            self._write(self.root / "services.json", json.dumps(list(services)).encode())
             if not begun:  # the last file: with it, everything is there
                 text = json.dumps({"format": FORMAT, **identity}, indent=2)
                 self._write(self.root / "stream.json", text.encode())
@@ -107,6 +113,11 @@ class Checkpoint:
     def declared(self) -> list[dict[str, Any]]:
         """Return the queries that the stream was last started with."""
         return json.loads((self.root / "declared.json").read_bytes())  # type: ignore[no-any-return]
+
+    def services(self) -> list[str]:
+        """Return the names of the services that the stream was last started with."""
+        file = self.root / "services.json"
+        return json.loads(file.read_bytes()) if file.exists() else []
 
     def _begun(self, identity: dict[str, Any]) -> bool:
         """Tell whether the folder has been used before, by this stream."""

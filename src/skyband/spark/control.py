@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -13,13 +13,23 @@ from skyband.errors import InputError, QueryError
 from skyband.files.job import used_columns
 from skyband.monitor import Monitor
 from skyband.query import Query
+from skyband.remotes import Remote
 from skyband.rows import Source
 from skyband.spark.checkpoint import Checkpoint
 
 
-def check(query: Query, others: Sequence[Query], source: Source, schema: pa.Schema) -> None:
-    """Refuse a query that a stream with these columns cannot answer beside others."""
+def check(
+    query: Query, others: Sequence[Query], source: Source, schema: pa.Schema, services: Collection[str] = ()
+) -> None:
+    """Refuse a query that a stream with these columns and services cannot answer beside others."""
     used_columns([query], source, schema)
+    if query.join is not None and query.join.service not in services:
+        known = f"has {', '.join(map(repr, services))}" if services else "has none"
+        msg = (
+            f"the query joins with the service {query.join.service!r}, and the stream {known}; start the stream with "
+            f"services={{{query.join.service!r}: …}}"
+        )
+        raise QueryError(msg, query.name)
     if any(other.window.counts != query.window.counts for other in others):
         kind, rest = ("counts events", "measure time") if query.window.counts else ("measures time", "count events")
         msg = (
@@ -58,7 +68,7 @@ class Control:
             if query.name in names:
                 msg = f"there is already a query named {query.name!r}; names are unique: choose another"
                 raise QueryError(msg)
-            check(query, others, self.source, schema)
+            check(query, others, self.source, schema, self.checkpoint.services())
             names.add(query.name)
             others.append(query)
 
@@ -149,4 +159,5 @@ class Control:
         states = self.checkpoint.states()
         if not states:
             return "nothing has been read yet"
-        return Monitor.restore(self.checkpoint.load(states[-1]).monitor).explain()
+        nobody = dict.fromkeys(self.checkpoint.services(), Remote(lambda _: {}))  # to look on, none need be asked
+        return Monitor.restore(self.checkpoint.load(states[-1]).monitor, services=nobody).explain()

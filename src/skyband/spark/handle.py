@@ -91,10 +91,14 @@ class Handle(Control):
     def finish(self) -> Answers:
         """Return the answers of all windows that are still open, as if the input had ended; changes nothing.
 
-        For bounded input, once the stream has ended: the last windows have no later event that would close them.
+        For bounded input, once the stream has ended: the last windows have no later event that would close them. For
+        joined queries services are asked, within their budgets; what they say is not kept.
         """
         if self.fixed:
             msg = "with placement='executors' windows are answered when the watermark passes them; there is no finish()"
             raise InputError(msg)
         states = self.checkpoint.states()
-        return Monitor.restore(self.checkpoint.load(states[-1]).monitor).finish() if states else Answers()
+        if not states:
+            return Answers()
+        last = self.checkpoint.load(states[-1]).monitor
+        return Monitor.restore(last, services=self.stream.services).finish()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time as clock
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -23,11 +23,13 @@ from skyband.errors import SkybandError, TooManyWindows
 from skyband.intake import Ranking
 from skyband.monitor import Monitor
 from skyband.query import Query
+from skyband.remotes import Remote
 from skyband.rows import Source
 from skyband.spark import columns
 from skyband.spark.checkpoint import Checkpoint, State
 from skyband.spark.control import check
 from skyband.spark.history import History
+from skyband.spark.joining import Joiner
 from skyband.spark.reading import Reader, Reading
 from skyband.spark.sinks import Sink
 from skyband.windows import NEVER
@@ -52,6 +54,7 @@ class Stream:
     late: Sink | None = None
     rejected: Sink | None = None
     history: History | None = None
+    services: Mapping[str, Remote] = field(default_factory=dict)
 
 
 @dataclass
@@ -147,6 +150,7 @@ class _Live:
     stream: Stream
     monitor: Monitor
     reader: Reader
+    joiner: Joiner
     state: State
     progress: list[dict[str, Any]] = field(default_factory=list)
     latest: pa.Table | None = None
@@ -161,15 +165,15 @@ class _Live:
         if batch_id == 0:
             monitor = Monitor(
                 algorithm=stream.algorithm, time=stream.source.time, id=stream.source.id,
-                time_unit=stream.source.time_unit,
+                time_unit=stream.source.time_unit, services=stream.services,
             )  # fmt: skip
             state = State(b"")
         else:
             state = stream.checkpoint.load(batch_id - 1)
-            monitor = Monitor.restore(state.monitor)
+            monitor = Monitor.restore(state.monitor, services=stream.services)
         whole = stream.late is not None or stream.rejected is not None
         reader = Reader(stream.source, stream.schema, stream.delay, whole)
-        live = cls(stream, monitor, reader, state)
+        live = cls(stream, monitor, reader, Joiner(stream.source, stream.schema), state)
         status = stream.checkpoint.status()
         live.progress = [entry for entry in status.get("progress", []) if entry["batchId"] < batch_id]
         live.windows = status.get("windows", {})
@@ -209,7 +213,7 @@ class _Live:
             self._set_aside(name, error)
         commands = clock.perf_counter() - began
         before = self.monitor.stats()
-        reading = self.reader.read(df, self.monitor)
+        reading = self._read(df)
         reading.seconds["commands"] = commands
         with reading.phase("answer"):
             self._fill(df.sparkSession)
@@ -223,8 +227,25 @@ class _Live:
             self.state.monitor = self.monitor.snapshot()
             size = self.stream.checkpoint.save(batch_id, self.state)
             self._note_latest(answers)
-        self._show(batch_id, reading, before, sum(map(len, answers)), size, clock.perf_counter() - began)
+        self._show(batch_id, reading, before, answers, size, clock.perf_counter() - began)
         return self
+
+    def _read(self, df: DataFrame) -> Reading:
+        """Take the batch in: what may matter of it, for joined queries reduced, with side outputs all of it."""
+        reading, joined = Reading(), bool(self.monitor.joins.queries)
+        if joined and self.reader.whole:
+            reading.passes = 1
+            with reading.phase("scan"):
+                table = df.toArrow()
+            with reading.phase("push"):
+                reading.shipped = table.num_rows
+                reading.answers = [self.monitor.push(table.cast(columns.in_utc(table.schema)))]
+            return reading
+        if self.monitor.groups or not joined:
+            reading = self.reader.read(df, self.monitor)
+        if joined:
+            self.joiner.read(df, self.monitor, reading)
+        return reading
 
     def _write(self, table: pa.Table | None, batch_id: int, df: DataFrame) -> None:
         if self.stream.sink is not None and table is not None and table.num_rows:
@@ -259,7 +280,7 @@ class _Live:
                 self.state.aside[name] = {"query": command["query"], "error": str(error)}
 
     def _register(self, query: Query) -> None:
-        check(query, self.monitor.queries, self.stream.source, self.stream.schema)
+        check(query, self.monitor.queries, self.stream.source, self.stream.schema, self.stream.services)
         self.state.aside.pop(query.name, None)
         self._announce([query])
         self.monitor.register(query, history=self.stream.history is not None)
@@ -276,7 +297,8 @@ class _Live:
 
     def _announce(self, more: Sequence[Query] = ()) -> None:
         """Let the monitor know which columns it will be given, also for some more queries."""
-        rankings = [*(group.ranking for group in self.monitor.groups), *(Ranking.of(query) for query in more)]
+        plain = [query for query in more if query.join is None]
+        rankings = [*(group.ranking for group in self.monitor.groups), *(Ranking.of(query) for query in plain)]
         self.monitor.declare(columns.declared(self.stream.schema, rankings))
 
     # The past.
@@ -320,10 +342,15 @@ class _Live:
                     "window_start": str(answer.start), "window_end": str(answer.end), "rows": len(answer),
                     "exact": answer.exact, "why": answer.why,
                 }  # fmt: skip
+                if answer.refreshes is not None:
+                    spent = {name: getattr(answer, name) for name in ("refreshes", "failures", "stale", "unknown")}
+                    self.windows[answer.query] |= spent
         if found:
             self.latest = _merged([part.table(quality=True) for part in found], self.latest)
 
-    def _show(self, batch_id: int, reading: Reading, before: Any, answers: int, size: int, seconds: float) -> None:
+    def _show(
+        self, batch_id: int, reading: Reading, before: Any, answers: Sequence[Answers], size: int, seconds: float
+    ) -> None:
         stats, monitor = self.monitor.stats(), self.monitor
         entry = {
             "batchId": batch_id,
@@ -334,7 +361,7 @@ class _Live:
             "late": stats.late - before.late,
             "partlyLate": stats.partly_late - before.partly_late,
             "rejected": stats.rejected - before.rejected,
-            "answers": answers,
+            "answers": sum(map(len, answers)),
             "answerRows": stats.answer_rows - before.answer_rows,
             "kept": stats.kept,
             "bound": stats.bound,
@@ -342,9 +369,15 @@ class _Live:
             "watermark": None if monitor.watermark is None else _moment(monitor.watermark).isoformat(),
             "seconds": {name: round(spent, 6) for name, spent in reading.seconds.items()} | {"all": round(seconds, 6)},
         }
+        if monitor.joins.queries:
+            spent = [block.spent for part in answers for block in part.blocks if block.spent is not None]
+            entry["remote"] = {
+                name: sum(int(getattr(one, name).sum()) for one in spent) for name in ("refreshes", "failures", "stale")
+            }
         self.progress = [*self.progress[-RECENT + 1 :], entry]
-        waiting = {s.name for g in monitor.groups for s in g.schedules if s.past == "awaited"}
-        paused = {s.name for g in monitor.groups for s in g.schedules if s.paused}
+        schedules = [s for g in monitor.groups for s in g.schedules] + [one.schedule for one in monitor.joins.queries]
+        waiting = {s.name for s in schedules if s.past == "awaited"}
+        paused = {s.name for s in schedules if s.paused}
         listed = [
             {
                 "name": query.name,

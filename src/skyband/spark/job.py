@@ -91,7 +91,7 @@ class _Run:
             handle = start(
                 read_stream(spark, self.folder / INPUT, self.stream, job.source.time), job.queries,
                 time=job.source.time, id=job.source.id, time_unit=job.source.time_unit,
-                watermark=job.watermark, algorithm=job.algorithm, checkpoint=self.folder,
+                watermark=job.watermark, algorithm=job.algorithm, checkpoint=self.folder, services=job.services,
                 sink=Files(self.folder / ANSWERS),
                 late=None if job.late is None else Files(self.folder / LATE),
                 rejected=None if job.rejected is None else Files(self.folder / REJECTED),

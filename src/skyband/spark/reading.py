@@ -287,7 +287,7 @@ class _Batch:
             self.oldest = min(self.oldest, int(time.min(initial=ALWAYS)))
             self.newest = max(self.newest, int(time.max(initial=NEVER)))
             self.reading.tables.append(rows)
-            answers = self.monitor.push(rows)
+            answers = self.monitor.push(rows, joined=False)
             if len(answers):
                 self.reading.answers.append(answers)
 

@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from skyband.durations import Duration, microseconds
 from skyband.errors import InputError
 from skyband.monitor import Monitor
 from skyband.query import Query
+from skyband.remotes import as_remotes
 from skyband.rows import Source, TimeUnit
 from skyband.spark import columns
 from skyband.spark.checkpoint import Checkpoint
@@ -49,6 +50,7 @@ def start(
     rejected: object = None,
     history: DataFrame | History | None = None,
     time_unit: TimeUnit | None = None,
+    services: Mapping[str, Any] | None = None,
     algorithm: str = "staircase",
     placement: Literal["driver", "executors"] = "driver",
     name: str | None = None,
@@ -82,6 +84,9 @@ def start(
         such queries warm up.
     time_unit
         The unit of times that are whole numbers; microseconds when left out.
+    services
+        What joined queries join with, by name: a `skyband.Remote`, a service, a function from ids to values, or a
+        DataFrame in `skyband.spark.Frame`. The driver asks them, between two batches.
     algorithm
         Which algorithm keeps the candidates.
     placement
@@ -108,12 +113,13 @@ def start(
         as_sink(late, "late"),
         as_sink(rejected, "rejected"),
         as_history(history),
+        as_remotes(services),
     )
     _check_folders(stream)
-    Monitor(listed)  # refuses what is no query, and names that come twice
+    Monitor(listed, services=stream.services)  # refuses what is no query, and names that come twice
     for number, query in enumerate(listed):
         columns.check_names(query.select, schema.names)
-        check(query, listed[:number], source, schema)
+        check(query, listed[:number], source, schema, stream.services)
     if placement not in ("driver", "executors"):
         msg = f"placement is {placement!r}; use 'driver' or 'executors'"
         raise InputError(msg)
@@ -124,7 +130,7 @@ def start(
         "time": time, "id": id, "time_unit": time_unit, "id_type": str(schema.field(id).type),
         "algorithm": algorithm, "placement": placement,
     }  # fmt: skip
-    folder.open(identity, schema, [query.as_dict() for query in listed])
+    folder.open(identity, schema, [query.as_dict() for query in listed], list(stream.services))
     handler = Collector(stream, listed) if placement == "executors" else Handler(stream, listed)
     return Handle(writer.foreachBatch(handler).start(), stream)
 

@@ -70,6 +70,7 @@ def topk(
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
     _check_frame(df)
+    _check_joins([queries] if isinstance(queries, Query) else queries)
     asked = run(queries, (), time=time, id=id, time_unit=time_unit).monitor  # refuses what the core would refuse
     source, queries = asked.source, asked.queries
     _check_queries(queries)
@@ -98,6 +99,16 @@ def _check_frame(df: DataFrame) -> None:
     if df.isStreaming:
         msg = "the DataFrame is a stream, whose windows close one by one; use sb.spark.start, or read it as a batch"
         raise InputError(msg)
+
+
+def _check_joins(queries: Iterable[Query]) -> None:
+    for query in queries:
+        if isinstance(query, Query) and query.join is not None:
+            msg = (
+                f"it joins with the service {query.join.service!r}, which is asked window by window; use "
+                "sb.spark.start or sb.run, or join a DataFrame of the remote data before"
+            )
+            raise QueryError(msg, query.name)
 
 
 def _check_queries(queries: Iterable[Query]) -> None:

@@ -1,0 +1,165 @@
+"""The stream's side of joined queries, made by Spark: one row per pane and id comes back, however many events it has.
+
+On the executors rows are filtered, and reduced to what `skyband.stream_side` calls partials: of each pane and id the
+latest event, or the aggregates of its events. Nothing else is left out. All events of a pane lie in the same windows,
+so the driver makes of these rows the very objects that it would make of all events. Thresholds, which spare other
+queries most of their rows, are of no use here: an event's joined score is not known before its remote value is.
+
+Queries over the same windows that have the same stream side share one pass.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skyband.joined_query import JoinedQuery, Reduced
+from skyband.keys import is_text
+from skyband.monitor import Monitor
+from skyband.rows import Source
+from skyband.sides import Aggregate
+from skyband.spark import columns
+from skyband.spark.columns import quoted
+from skyband.spark.reading import Reading
+from skyband.stream_side import CARRIED, ID, PANE, REMOTE, ROWS, STREAM, TIME
+from skyband.windows import NEVER
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TAKEN, REJECTED, OTHER, LATE = 0, 1, 2, 3
+_KIND, _NEWEST, _LATEST, _CARRIED = "kind", "newest", "latest", "carried"
+Key = tuple[Any, ...]
+
+
+class Joiner:
+    """Reads the batches of one stream for its joined queries.
+
+    Parameters
+    ----------
+    source
+        Which columns hold time and id.
+    schema
+        The stream's columns.
+    """
+
+    def __init__(self, source: Source, schema: pa.Schema) -> None:
+        self.source, self.schema = source, schema
+        self.time = columns.event_time_sql(source, schema)
+
+    def read(self, df: DataFrame, monitor: Monitor, reading: Reading) -> None:
+        """Take a batch into the joined queries of a monitor."""
+        found: dict[Key, Reduced] = {}
+        reduced = {}
+        for one in monitor.joins.queries:
+            key = (one.sides.part, one.sides.aggregates, one.sides.where, one.windows, one.query.order, one.side.on,
+                   one.side.select, one.late_before)  # fmt: skip
+            if key not in found:
+                with reading.phase("plan"):
+                    frame = self._frame(df, one)
+                reading.passes += 1
+                with reading.phase("scan"):
+                    table = frame.toArrow()
+                reading.shipped += table.num_rows
+                found[key] = self._reduced(table.cast(columns.in_utc(table.schema)), one)
+            reduced[one.name] = found[key]
+        with reading.phase("push"):
+            monitor.push_reduced(reduced)
+
+    # On the executors.
+
+    def _frame(self, df: DataFrame, one: JoinedQuery) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+        rows = df.select(*(F.expr(text).alias(name) for name, text in self._columns(one).items()))
+        mine = f"{_KIND} = {TAKEN}"
+        keys = [F.expr(f"CASE WHEN {mine} THEN {name} END").alias(name) for name in (PANE, ID)]
+        return rows.groupBy(F.col(_KIND), *keys).agg(
+            *(F.expr(f"{text} AS {quoted(name)}") for name, text in self._sums(one))
+        )
+
+    def _columns(self, one: JoinedQuery) -> dict[str, str]:
+        """Return what is worked out of each row, as SQL."""
+        sides, side, schema = one.sides, one.side, self.schema
+        found = {TIME: self.time, ID: _id(self.source.id, schema)}
+        wanted = [f"isnotnull({self.time})", f"isnotnull({quoted(self.source.id)})"]
+        if side.on is not None:
+            found[REMOTE] = _id(side.on, schema)
+            wanted.append(f"isnotnull({quoted(side.on)})")
+        if not sides.aggregates:
+            found[STREAM] = f"double({sides.part.spark_sql(schema)})"
+            wanted.append(f"NOT coalesce(isnan({found[STREAM]}), true) AND isnotnull({found[STREAM]})")
+        where = "true" if sides.where is None else f"coalesce({sides.where.spark_sql(schema)}, false)"
+        late = f"{self.time} < {one.late_before}L"
+        found[_KIND] = (
+            f"CASE WHEN NOT {where} THEN {OTHER} WHEN NOT ({' AND '.join(wanted)}) THEN {REJECTED} "
+            f"WHEN {late} THEN {LATE} ELSE {TAKEN} END"
+        )
+        found[PANE] = _pane(one, self.time)
+        for measure in side.measures.values():
+            assert measure.argument is not None
+            found[_argument(measure)] = f"nullif(double({measure.argument.spark_sql(schema)}), double('NaN'))"
+        return found | {CARRIED + name: quoted(name) for name in side.select}
+
+    def _sums(self, one: JoinedQuery) -> list[tuple[str, str]]:
+        """Return what is worked out of the rows of a pane and id, as SQL."""
+        side = one.side
+        keys = [TIME]
+        if not one.sides.aggregates:
+            keys.append(f"{STREAM if one.query.order == 'desc' else f'(-{STREAM})'} AS merit")
+        keys += [REMOTE] if side.on is not None else []
+        place = f"struct({', '.join(keys)})"
+        found = [(ROWS, "count(1)"), (_NEWEST, f"max({TIME})")]
+        more = [STREAM] if not one.sides.aggregates else []
+        found.append((_LATEST, f"max(struct({', '.join([*keys, *more])}))"))
+        if side.select:
+            carried = ", ".join(quoted(CARRIED + name) for name in side.select)
+            found.append((_CARRIED, f"max_by(struct({carried}), {place})"))
+        return [*found, *((name, f"{m.function}({quoted(_argument(m))})") for name, m in side.measures.items())]
+
+    # On the driver.
+
+    def _reduced(self, table: pa.Table, one: JoinedQuery) -> Reduced:
+        newest = pc.max(table[_NEWEST]).as_py()
+        counts = {
+            kind: int(pc.sum(table.filter(pc.equal(table[_KIND], kind))[ROWS]).as_py() or 0)
+            for kind in (REJECTED, LATE)
+        }
+        taken = table.filter(pc.equal(table[_KIND], TAKEN)).combine_chunks()
+        latest = taken[_LATEST].combine_chunks()
+        found: dict[str, Any] = {PANE: taken[PANE], ID: taken[ID], TIME: latest.field(TIME), ROWS: taken[ROWS]}
+        if one.side.on is not None:
+            found[REMOTE] = latest.field(REMOTE)
+        if not one.sides.aggregates:
+            found[STREAM] = latest.field(STREAM)
+        for name, measure in one.side.measures.items():
+            found[name] = taken[name] if measure.function == "count" else pc.fill_null(taken[name], np.nan)
+        if one.side.select:
+            carried = taken[_CARRIED].combine_chunks()
+            found |= {CARRIED + name: carried.field(CARRIED + name) for name in one.side.select}
+        partials = pa.table(found)
+        partly = partials.filter(pa.array(partials[PANE].to_numpy() < one.partly_before))
+        return Reduced(
+            partials, NEVER if newest is None else int(newest), late=counts[LATE], rejected=counts[REJECTED],
+            partly_late=int(pc.sum(partly[ROWS]).as_py() or 0),
+        )  # fmt: skip
+
+
+def _id(name: str, schema: pa.Schema) -> str:
+    return f"cast({quoted(name)} AS {'STRING' if is_text(schema.field(name).type) else 'BIGINT'})"
+
+
+def _argument(measure: Aggregate) -> str:
+    return f"of {measure.argument}"
+
+
+def _pane(one: JoinedQuery, time: str) -> str:
+    """Return the pane of a row, as `skyband.stream_side.Grid` numbers them."""
+    windows, rest = one.windows, one.side.grid.rest
+    since = f"({time} - {windows.offset}L)"
+    within = f"pmod({since}, {windows.slide}L)"
+    second = f" + CASE WHEN {within} >= {rest}L THEN 1L ELSE 0L END" if rest else ""
+    return f"(({since} - {within}) div {windows.slide}L) * 2L{second}"

@@ -1,0 +1,241 @@
+"""Joined queries on Spark: the same answers as the core, from the same replies; restarts, commands, DataFrames."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import skyband as sb
+from skyband.errors import InputError, QueryError
+from skyband.services import Limits
+from skyband.spark.control import Control
+from skyband.windows import NEVER
+from tests.spark.streams import assert_same_answers, sorted_table, stream, write
+from tests.spark.test_start import NOW, Tables
+
+pytestmark = pytest.mark.spark
+DELAY = 60
+
+
+class Changing:
+    """A service whose values depend on how often it was asked: the same questions get the same answers."""
+
+    def __init__(self, begun: int = 0, gaps: bool = False) -> None:
+        self.asked: list[list[Any]] = [[] for _ in range(begun)]
+        self.gaps = gaps
+
+    def __call__(self, ids: Any) -> dict[Any, float | None]:
+        self.asked.append(sorted(ids))
+        turn = len(self.asked)
+        known = {name: (len(name) * 31 + hash_of(name) + turn // 3 * 17) % 23 for name in ids}
+        return {name: None if self.gaps and value == 5 else float(value) for name, value in known.items()}
+
+
+def hash_of(name: str) -> int:
+    return sum(ord(sign) * place for place, sign in enumerate(name, 1))
+
+
+def batches(seed: int, count: int = 4, n: int = 250) -> list[pa.Table]:
+    rng = np.random.default_rng(seed)
+    tables = []
+    for number in range(count):
+        time = np.sort(rng.integers(n * 10 * number, n * 10 * (number + 1), n)) + rng.integers(-50, 51, n)
+        tables.append(
+            pa.table(
+                {
+                    "t": pa.array(time, mask=rng.random(n) < 0.01),
+                    "id": pa.array([f"u{i}" for i in rng.integers(0, 20, n)], mask=rng.random(n) < 0.01),
+                    "home": pa.array([f"h{i}" for i in rng.integers(0, 5, n)], mask=rng.random(n) < 0.01),
+                    "x": pa.array(
+                        np.where(rng.random(n) < 0.01, np.nan, rng.integers(0, 9, n) / 2), mask=rng.random(n) < 0.01
+                    ),
+                    "ok": pa.array(rng.random(n) > 0.2, mask=rng.random(n) < 0.05),
+                }
+            )
+        )
+    return tables
+
+
+def join(**given: Any) -> sb.Join:
+    return sb.Join("value", **({"budget": 3, "n": 4} | given))
+
+
+SLIDING = sb.Window(1_500, slide=500)
+QUERIES = [
+    sb.Query("latest", k=3, score="2 * x + value", window=SLIDING, where="ok", join=join(), select=("home", "x")),
+    sb.Query("counts", k=3, score="count(*) + value", window=sb.Window(1_100, slide=400, closed="right"), join=join()),
+    sb.Query("homes", k=4, score="sum(x) + avg(x) - min(x) + count(x) + value", order="asc", window=SLIDING,
+             join=join(on="home", policy="WSJ-LRU")),
+    sb.Query("high", k=9, score="max(x)", where="value > 9 AND ok", window=SLIDING, join=join(), emit="changes"),
+    sb.Query("plain", k=2, score="x", window=SLIDING),
+]  # fmt: skip
+
+
+def core(queries: list[sb.Query], tables: list[pa.Table], service: Any, **more: Any) -> tuple[pa.Table, sb.Monitor]:
+    monitor = sb.Monitor(queries, time="t", id="id", services={"value": service}, **more)
+    parts = []
+    for table in tables:
+        monitor.push(table)
+        parts.append(monitor.advance(None if monitor.newest == NEVER else monitor.newest - DELAY))
+    return sorted_table([part.table(quality=True) for part in parts if len(part)]), monitor
+
+
+def patient(service: Any) -> sb.Remote:
+    """A service that may take long, and of which it is long remembered what does not exist: the machine may be busy."""
+    return sb.Remote(service, limits=Limits(timeout=60, deadline=60, remember_missing=3_600))
+
+
+def go(spark: Any, folder: Path, queries: Any, sink: Any, checkpoint: Path, service: Any, **options: Any) -> Any:
+    handle = sb.spark.start(
+        stream(spark, folder), queries, time="t", id="id", watermark=DELAY, trigger=NOW, sink=sink,
+        checkpoint=checkpoint, services={"value": service}, **options,
+    )  # fmt: skip
+    handle.awaitTermination()
+    return handle
+
+
+@pytest.mark.parametrize("queries", [QUERIES, QUERIES[:1], QUERIES[1:4]], ids=["mixed", "one", "joined"])
+def test_the_same_answers_as_the_core(spark: Any, tmp_path: Path, queries: list[sb.Query]) -> None:
+    tables = batches(1, count=3)
+    write(tmp_path / "in", tables)
+    here, there, sink = Changing(gaps=True), Changing(gaps=True), Tables()
+    wanted, monitor = core(queries, tables, patient(here))
+    handle = go(spark, tmp_path / "in", queries, sink, tmp_path / "checkpoint", patient(there))
+    assert_same_answers(sink.table(), wanted)
+    assert there.asked == here.asked
+    last = [sorted_table([part.table(quality=True)]) for part in (handle.finish(), monitor.finish())]
+    assert_same_answers(*last)
+    found = {group["queries"]: group for group in map(vars_of, monitor.stats().groups)}
+    progress = handle.recentProgress
+    if len(queries) == 1:
+        assert sum(p["skyband"]["rejected"] for p in progress) == found[("latest",)]["rejected"] > 0
+    assert all(p["skyband"]["remote"]["refreshes"] >= 0 for p in progress)
+    assert handle.queries[0]["latest"]["refreshes"] >= 0
+    assert "service 'value'" in handle.explain()
+
+
+def vars_of(group: Any) -> dict[str, Any]:
+    return {name: getattr(group, name) for name in ("queries", "rejected", "late", "partly_late", "events")}
+
+
+def test_only_partials_come_to_the_driver(spark: Any, tmp_path: Path) -> None:
+    """A thousand events of a few ids in a few panes are a few rows."""
+    n = 1_000
+    table = pa.table({"t": np.arange(n), "id": [f"u{i % 3}" for i in range(n)], "x": np.ones(n)})
+    write(tmp_path / "in", [table])
+    sink = Tables()
+    query = sb.Query("counts", k=3, score="count(*) + value", window=sb.Window(500, slide=250), join=join())
+    handle = go(spark, tmp_path / "in", [query], sink, tmp_path / "checkpoint", Changing())
+    assert handle.lastProgress["skyband"]["survivors"] == 3 * 4
+    wanted, _ = core([query], [table], Changing())
+    assert_same_answers(sink.table(), wanted)
+
+
+def test_started_again_it_goes_on_with_what_it_knew(spark: Any, tmp_path: Path) -> None:
+    tables, queries = batches(2), QUERIES[:4]
+    here = Changing()
+    wanted, _ = core(queries, tables, here)
+    write(tmp_path / "in", tables[:2])
+    first, sink = Changing(), Tables()
+    go(spark, tmp_path / "in", queries, sink, tmp_path / "checkpoint", first)
+    write(tmp_path / "in", tables[2:], 2)
+    second = Changing(begun=len(first.asked))
+    go(spark, tmp_path / "in", queries, sink, tmp_path / "checkpoint", second)
+    assert_same_answers(sink.table(), wanted)
+    assert first.asked + second.asked[len(first.asked) :] == here.asked
+
+
+def test_a_replayed_batch_asks_again_and_answers_the_same(spark: Any, tmp_path: Path) -> None:
+    """Killed after its answers were written: the batch asks the same questions once more, and no others."""
+    tables = batches(3)
+    write(tmp_path / "in", tables)
+
+    class Failing(Tables):
+        broken = False
+
+        def write(self, answers: pa.Table, batch_id: int, session: Any) -> None:
+            super().write(answers, batch_id, session)
+            if batch_id == 2 and not self.broken:
+                self.broken = True
+                raise RuntimeError("killed")
+
+    sink, asked = Failing(), []
+
+    def service(ids: Any) -> dict[Any, float]:
+        asked.append(sorted(ids))
+        return {name: float(hash_of(name) % 23) for name in ids}
+
+    with pytest.raises(Exception, match="killed"):
+        go(spark, tmp_path / "in", QUERIES[:2], sink, tmp_path / "checkpoint", service)
+    before = len(asked)
+    go(spark, tmp_path / "in", QUERIES[:2], sink, tmp_path / "checkpoint", service)
+    told = list(asked)
+    asked.clear()
+    wanted, _ = core(QUERIES[:2], tables, service)
+    assert_same_answers(sink.table(), wanted)
+    again = len(told) - len(asked)
+    assert 0 < again < before
+    assert told[:before] + told[before + again :] == asked
+
+
+def test_side_outputs_and_joined_queries(spark: Any, tmp_path: Path) -> None:
+    tables, queries = batches(4), [QUERIES[0], QUERIES[4]]
+    write(tmp_path / "in", tables)
+    sink, rejected = Tables(), Tables()
+    here: list[Any] = []
+    wanted, _ = core(queries, tables, Changing(), on_rejected=here.append)
+    go(spark, tmp_path / "in", queries, sink, tmp_path / "checkpoint", Changing(), rejected=rejected)
+    assert_same_answers(sink.table(), wanted)
+    assert sum(table.num_rows for table in rejected.found.values()) == sum(batch.num_rows for batch in here) > 0
+
+
+def test_commands_know_the_services(spark: Any, tmp_path: Path) -> None:
+    tables = batches(5)
+    write(tmp_path / "in", tables[:2])
+    handle = go(spark, tmp_path / "in", QUERIES[4:], Tables(), tmp_path / "checkpoint", Changing())
+    control = Control(tmp_path / "checkpoint")
+    with pytest.raises(
+        QueryError, match="joins with the service 'other', and the stream has 'value'; start the stream"
+    ):
+        control.register(sb.Query("q", k=1, score="x + other", window=SLIDING, join=sb.Join("other")))
+    control.register(QUERIES[0])
+    control.pause("plain")
+    write(tmp_path / "in", tables[2:], 2)
+    sink = Tables()
+    handle = go(spark, tmp_path / "in", QUERIES[4:], sink, tmp_path / "checkpoint", Changing())
+    states = {entry["name"]: entry["state"] for entry in handle.queries}
+    assert states == {"plain": "paused", "latest": "active"}
+    found = sink.table()
+    assert set(found["query"].to_pylist()) == {"latest"}
+    assert "warming up" in found["why"].to_pylist()
+
+
+def test_what_cannot_be_joined_on_spark_is_refused_at_once(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path / "in", batches(7, count=1))
+    df, query = stream(spark, tmp_path / "in"), QUERIES[0]
+    with pytest.raises(QueryError, match="query 'latest': the query joins with the service 'value', and none is given"):
+        sb.spark.start(df, query, time="t", id="id")
+    with pytest.raises(QueryError, match="asked window by window; use"):
+        sb.spark.topk(spark.read.parquet(str(tmp_path / "in")), query, time="t", id="id")
+    with pytest.raises(InputError, match="the DataFrame of the service is a stream; give a batch DataFrame"):
+        sb.spark.Frame(df, id="id", value="x")
+    with pytest.raises(InputError, match="the DataFrame of the service has no column 'y'; it has id, x"):
+        sb.spark.Frame(spark.createDataFrame([("a", 1.0)], "id STRING, x DOUBLE"), id="id", value="y")
+
+
+def test_a_dataframe_as_a_service(spark: Any, tmp_path: Path) -> None:
+    tables = batches(8, count=2)
+    write(tmp_path / "in", tables)
+    values = {f"u{i}": float(i * 7 % 11) for i in range(18)}
+    users = spark.createDataFrame(list(values.items()), "name STRING, `the value` DOUBLE")
+    service = patient(sb.spark.Frame(users, id="name", value="the value"))
+    query = sb.Query("latest", k=3, score="x + value", window=SLIDING, join=join(budget=None, policy="WSJ-LRU"))
+    sink = Tables()
+    go(spark, tmp_path / "in", query, sink, tmp_path / "checkpoint", service)
+    wanted, _ = core([query], tables, lambda ids: {name: values.get(name) for name in ids})
+    assert_same_answers(sink.table(), wanted)
+    assert service.traffic.missing > 0
