@@ -3,10 +3,10 @@
 Choose it where the remote side must be asked and may not be asked for everything; where it tells about its changes, use
 `push`, or `skyband.algorithms.topkn` alone.
 
-Guarantees: no evaluation refreshes more ids than the budget. No service delays an answer beyond the gateway's
-deadline, or stops it. With AT policies the state is the Super-MTK+N list: about 2 (k + n) objects; the WSJ policies and
-WST keep the whole window, as ACQUA does. Answers are exact as far as the replica is; each row says how old its remote
-value is.
+Guarantees: no evaluation refreshes more ids than the budget (and `carry`). No service delays an answer beyond the
+gateway's deadline, or stops it. With AT policies the state is the Super-MTK+N list: about 2 (k + n) objects; the WSJ
+policies, WST and AT-GAIN keep the whole window, as ACQUA does. Answers are exact as far as the replica is; each row
+says how old its remote value is.
 
 Examples
 --------
@@ -78,6 +78,9 @@ class AcquaTop(RemoteJoin):
         The share of the budget for such ids, with AT policies.
     seed
         For policies that draw.
+    carry
+        How many refreshes AT-GAIN may keep for a later evaluation, where they will gain more. One evaluation then
+        refreshes up to ``budget + carry`` ids, all of them together no more than their budgets.
     """
 
     def __init__(
@@ -98,9 +101,10 @@ class AcquaTop(RemoteJoin):
         default: float | None = None,
         discover: float = 0.5,
         seed: int = 0,
+        carry: int = 0,
     ) -> None:
         replica = Replica() if replica is None else replica
-        maintainer = Maintainer(gateway, replica, policy, budget, discover, seed)
+        maintainer = Maintainer(gateway, replica, policy, budget, discover, seed, carry)
         if maintainer.policy.needs_filter:
             msg = f"the policy {maintainer.policy.name!r} is for filters; choose another one for a ranking"
             raise InputError(msg)
@@ -111,7 +115,7 @@ class AcquaTop(RemoteJoin):
         listed = TopkN(k=k, n=n, size=size, slide=slide, offset=offset, score=score, order=order, outside=outside)
         whole = WholeWindow(size=size, slide=slide, offset=offset, score=score, order=order)
         objects: Objects = whole if maintainer.policy.whole_window else listed
-        moment = Moment(0, listed.windows, order, k)
+        moment = Moment(0, listed.windows, score, order, k)
         super().__init__(objects, maintainer, moment, math.nan if default is None else default, 10 * (k + n) + 1_000)
         self.k = k
 

@@ -94,7 +94,7 @@ class FilterJoin(RemoteJoin):
             msg = f"the policy {maintainer.policy.name!r} is for rankings, which have a list; choose another one"
             raise InputError(msg)
         objects = WholeWindow(size=size, slide=slide, offset=offset, score=score or _value, order=order)
-        moment = Moment(0, objects.windows, order, threshold=threshold, distance=distance)
+        moment = Moment(0, objects.windows, _value, order, threshold=threshold, distance=distance)
         super().__init__(objects, maintainer, moment, math.nan if default is None else default, 0)
         self.condition, self.threshold, self.k = condition, threshold, k
 

@@ -8,15 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 from skyband.errors import InputError
-from skyband.joined import Id, Joined, Panorama, score_of
+from skyband.joined import Id, Joined, Panorama, Score, score_of
+from skyband.order import FloatArray
 from skyband.policies import Candidates, Policy, find_policy
-from skyband.replica import Replica
+from skyband.policies.gain import Gain
+from skyband.policies.savings import Savings
+from skyband.replica import Replica, View
 from skyband.services import Gateway, Traffic
+
+QUANTILES = np.array([NormalDist().inv_cdf((place + 0.5) / 16) for place in range(16)])
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,7 @@ class Moment:
 
     now: int
     windows: Panorama
+    score: Score
     order: str = "desc"
     k: int = 0
     threshold: float | None = None
@@ -68,11 +75,14 @@ class Maintainer:
         the list already. What the policy leaves over goes to them as well.
     seed
         For policies that draw.
+    carry
+        How many refreshes may be kept for later evaluations, with a policy that says what a refresh gains.
     """
 
     def __init__(
-        self, gateway: Gateway, replica: Replica, policy: str | Policy, budget: int | None, discover: float, seed: int
-    ) -> None:
+        self, gateway: Gateway, replica: Replica, policy: str | Policy, budget: int | None, discover: float, seed: int,
+        carry: int = 0,
+    ) -> None:  # fmt: skip
         self.gateway, self.replica = gateway, replica
         self.policy = find_policy(policy) if isinstance(policy, str) else policy
         if budget is not None and budget < 0:
@@ -81,7 +91,17 @@ class Maintainer:
         if not 0 <= discover <= 1:
             msg = f"discover is {discover}; it is a share of the budget: give a number from 0 to 1"
             raise InputError(msg)
+        if carry < 0:
+            msg = f"carry is {carry}; give how many unspent refreshes may be kept for later, 0 or more"
+            raise InputError(msg)
+        if carry and not isinstance(self.policy.ranker, Gain):
+            msg = (
+                f"the policy {self.policy.name!r} does not say what a refresh gains, so it keeps none for later: "
+                f"give carry=0, or policy='AT-GAIN'"
+            )
+            raise InputError(msg)
         self.budget, self.discover = budget, discover
+        self._savings = Savings(carry)
         self._credit = 0.0
         self._random = np.random.default_rng(seed)
 
@@ -115,13 +135,20 @@ class Maintainer:
         if gone:
             objects = [one for one in objects if one.remote not in gone]
             unknown = [name for name in unknown if name not in gone]
-        budget = self.budget
-        kept = 0 if budget is None else self._kept_for(len(unknown), budget)
         remotes, candidates = self._candidates(objects, moment)
+        budget = self._purse(candidates)
+        kept = 0 if budget is None else self._kept_for(len(unknown), budget)
         rows = self.policy.elect(candidates, None if budget is None else budget - kept, self._random)
         elected = dict.fromkeys(remotes[row] for row in rows.tolist())
         elected |= dict.fromkeys(unknown)
         return list(elected)[:budget]
+
+    def _purse(self, candidates: Candidates) -> int | None:
+        """Return how many refreshes to make: as many as the budget allows, or more or less where some are kept."""
+        ranker = self.policy.ranker
+        if self.budget is None or not self._savings.carry or not isinstance(ranker, Gain):
+            return self.budget
+        return self._savings.spend(np.sort(ranker.gain(candidates))[::-1], self.budget)
 
     def _kept_for(self, unknown: int, budget: int) -> int:
         """Return how much of the budget goes to unknown ids; parts of a refresh are carried over."""
@@ -138,20 +165,38 @@ class Maintainer:
             first.setdefault(one.remote, one)
             latest[one.remote] = max(one.time, latest.get(one.remote, one.time))
         seen = self.replica.view(list(first))
+        stream = np.array([one.stream for one in first.values()], np.float64)
         return list(first), Candidates(
             now=moment.now, size=moment.windows.size, slide=moment.windows.slide, k=moment.k,
             place=np.arange(len(first)),
             time=np.fromiter(latest.values(), np.int64, len(latest)),
-            stream=np.array([one.stream for one in first.values()], np.float64),
+            stream=stream,
             score=np.array([score_of(one.merit, moment.order) for one in first.values()], np.float64),
             value=seen.value, refreshed=seen.refreshed, best_before=seen.best_before, interval=seen.interval,
-            threshold=moment.threshold, distance=moment.distance,
+            outlook=self._outlook(moment, list(first), stream, seen),
+            ascending=moment.order == "asc", threshold=moment.threshold, distance=moment.distance,
         )  # fmt: skip
+
+    def _outlook(self, moment: Moment, remotes: list[Id], stream: FloatArray, seen: View) -> FloatArray:
+        """Return scores that are equally likely if values have changed, a row for each; none if no one looks at them.
+
+        While nothing is known of changes, a value may become like any of the others; so may one that is not known.
+        """
+        if not isinstance(self.policy.ranker, Gain):
+            return np.empty((0, 1))
+        usual, width = (np.nanmean(seen.value), np.nanstd(seen.value)) if seen.known.any() else (0.0, 0.0)
+        expected, spread = self.replica.drift(remotes, moment.now)
+        centre = np.where(np.isnan(expected), np.where(seen.known, seen.value, usual), expected)
+        values = centre[:, None] + np.where(np.isnan(spread), width, spread)[:, None] * QUANTILES
+        scores = np.asarray(moment.score(np.repeat(stream, len(QUANTILES)), values.ravel()), np.float64)
+        return scores.reshape(values.shape)
 
     def state(self) -> dict[str, Any]:
         """Return what decides the next election."""
-        return {"random": self._random.bit_generator.state, "credit": self._credit}
+        random = self._random.bit_generator.state
+        return {"random": random, "credit": self._credit, "savings": self._savings.state()}
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on where `state` was taken."""
         self._random.bit_generator.state, self._credit = state["random"], state["credit"]
+        self._savings.load(state["savings"])

@@ -43,6 +43,9 @@ _COLUMNS: dict[str, npt.DTypeLike] = {
     "used": np.int64,  # a number that grows from use to use
 }
 _LOOKS = ("checks", "changes", "watched")
+_PRIOR = 4  # looks: what all ids together count for the rate of one
+_HUGE = 1e100  # squares of larger values would be infinite
+_FEW = 3  # changes seen: from fewer no line can be laid
 _EMPTY = {"value": np.nan, "refreshed": NEVER, "given": np.nan}
 _KEPT = tuple(name for name in _COLUMNS if name != "used")
 _EVICTED_AT_ONCE = 16  # a sixteenth of the ids, so that looking for the oldest costs little per id
@@ -94,7 +97,8 @@ class Replica:
         self._slots: dict[Id, int] = {}
         self._free: list[int] = []
         self._uses = 0
-        self._looks = np.zeros(3, np.int64)  # checks, changes and time watched, of all ids there ever were
+        self._looks = np.zeros(3, np.int64)  # of all ids there ever were: changes, time before looks with one, without
+        self._steps = np.zeros(6)  # of all changes seen: their number, sums of old, step, old², old * step, step²
         self._columns = {name: np.empty(0, kind) for name, kind in _COLUMNS.items()}
 
     def __len__(self) -> int:
@@ -142,10 +146,18 @@ class Replica:
         looks = (again, again & changed, np.where(again, at - seen, 0))
         for name, more in zip(_LOOKS, looks, strict=True):
             column[name][slots] += more
-        self._looks += [int(more.sum()) for more in looks]
+        found, apart = again & changed, at - seen
+        self._looks += [int(found.sum()), int(apart[found].sum()), int(apart[again & ~changed].sum())]
+        self._learn(old[found], fresh[found])
         column["value"][slots] = np.where(newer, fresh, old)
         column["refreshed"][slots] = np.maximum(seen, at)
         return changed
+
+    def _learn(self, old: FloatArray, new: FloatArray) -> None:
+        """Note how far values went when they changed, and from where."""
+        number = (np.abs(old) < _HUGE) & (np.abs(new) < _HUGE)  # not NaN either
+        old, step = old[number], new[number] - old[number]
+        self._steps += [len(old), old.sum(), step.sum(), (old * old).sum(), (old * step).sum(), (step * step).sum()]
 
     def set_rates(self, ids: Sequence[Id], per_second: npt.ArrayLike) -> None:
         """Say how often ids change, where that is known beforehand; it counts more than what is observed.
@@ -168,13 +180,40 @@ class Replica:
         best_before = np.where(never, NEVER, np.minimum(refreshed, ALWAYS - interval) + interval)
         return View(value, refreshed, best_before, interval)
 
+    def drift(self, ids: Sequence[Id], now: int) -> tuple[FloatArray, FloatArray]:
+        """Return what values should be by now if they have changed, and how far off that usually is.
+
+        NaN while too few changes were seen. A step is a line over the value that it starts from, laid through all
+        changes seen: level where values wander, falling where they return to what is usual. Values that wander go
+        further with every change that there may have been.
+        """
+        slots = self._find(ids)
+        value, seen = self._gather("value", slots), self._gather("refreshed", slots)
+        count, old, step, old2, cross, step2 = self._steps
+        if count < _FEW:
+            return np.full(len(value), np.nan), np.full(len(value), np.nan)
+        old, step = old / count, step / count
+        variance, covariance = max(old2 / count - old**2, 0.0), cross / count - old * step
+        slope = float(np.clip(covariance / variance, -1.0, 0.0)) if variance else 0.0
+        rest = max(step2 / count - step**2 - slope * (2 * covariance - slope * variance), 0.0)
+        changes, before, without = self._looks.tolist()
+        each = _rate_of_all(changes, before, without) / SECOND
+        usual = _changes_within(np.array(each * before / max(changes, 1)))
+        many = _changes_within(np.maximum(now - seen, 0) / np.maximum(self._interval(slots), 1))
+        kept = (1.0 + slope) ** (1.0 / float(usual))  # of what is unusual about a value, from change to change
+        further, wider = _sum_of_powers(kept, many, usual), _sum_of_powers(kept**2, many, usual)
+        with np.errstate(invalid="ignore"):  # of infinite values
+            expected: FloatArray = value + (step + slope * (value - old)) * further
+        return expected, np.sqrt(rest * wider)
+
     def rates(self, ids: Sequence[Id]) -> FloatArray:
         """Return how often ids change, in changes per second.
 
         What is known beforehand counts; else what was observed: of n looks, X found a change, I apart on average,
         which makes ``-log((n - X + 0.5) / (n + 0.5)) / I``. (X / n / I would be too low, since two changes
-        between two looks are seen as one.) The rate of all ids together counts as one more look: a single look
-        that finds no change does not prove that there never is one.
+        between two looks are seen as one.) The rate of all ids together counts as four more looks: a single look
+        that finds no change does not prove that there never is one. It is the likeliest rate, if looks that found a
+        change were all as far apart as they are on average, and so those that found none.
 
         Notes
         -----
@@ -185,8 +224,8 @@ class Replica:
     def _rates(self, slots: IntArray) -> FloatArray:
         checks = self._gather("checks", slots)
         own = _rate(checks, self._gather("changes", slots), self._gather("watched", slots))
-        whole = _rate(*self._looks)
-        learnt = np.where(checks > 0, (np.nan_to_num(own) * checks + whole) / (checks + 1), whole)
+        whole = _rate_of_all(*self._looks.tolist())
+        learnt = np.where(checks > 0, (np.nan_to_num(own) * checks + whole * _PRIOR) / (checks + _PRIOR), whole)
         given = self._gather("given", slots)
         rates: FloatArray = np.where(np.isnan(given), learnt, given)
         return rates
@@ -265,7 +304,12 @@ class Replica:
         order = np.argsort(self._columns["used"][slots], kind="stable")  # the order of use is not lost
         columns = {"id": pa.array([names[place] for place in order.tolist()])}
         columns |= {name: pa.array(self._columns[name][slots[order]]) for name in _KEPT}
-        meta = {"capacity": self.capacity, "evicted": self.evicted, "looks": self._looks.tolist()}
+        meta = {
+            "capacity": self.capacity,
+            "evicted": self.evicted,
+            "looks": self._looks.tolist(),
+            "steps": self._steps.tolist(),
+        }
         return meta, {"ids": pa.table(columns)}
 
     @classmethod
@@ -291,6 +335,7 @@ class Replica:
         table = tables["ids"]
         table = table.slice(max(0, table.num_rows - (replica.capacity or table.num_rows)))
         replica.evicted, replica._looks = meta["evicted"], np.array(meta["looks"])
+        replica._steps = np.array(meta["steps"])
         slots = replica._admit(table["id"].to_pylist())
         for name in _KEPT:
             replica._columns[name][slots] = table[name].to_numpy()
@@ -302,3 +347,25 @@ def _rate(checks: Any, changes: Any, watched: Any) -> Any:
     with np.errstate(divide="ignore", invalid="ignore"):
         apart = np.where(checks > 0, watched, np.nan) / np.maximum(checks, 1) / SECOND
         return -np.log((checks - changes + 0.5) / (checks + 0.5)) / apart + 0.0  # no -0.0, which divides to -inf
+
+
+def _rate_of_all(changes: int, before: int, without: int) -> float:
+    """Return changes per second, from looks that found a change and from looks that found none; NaN without looks."""
+    if before + without == 0:
+        return np.nan
+    if changes == 0:
+        return 0.0
+    unchanged = max(without, before / changes / 2)  # at least half a look, or the rate would have no bound
+    return float(np.log1p(before / unchanged) * changes / before * SECOND)
+
+
+def _changes_within(expected: FloatArray) -> FloatArray:
+    """Return how many changes there are on average where one expects so many, given that there is one."""
+    few = np.maximum(expected, 1e-9)
+    return few / -np.expm1(-few)
+
+
+def _sum_of_powers(ratio: float, count: FloatArray, usual: FloatArray) -> FloatArray:
+    """Return 1 + ratio + ratio² + ... of so many terms, over the same of the usual number of terms."""
+    sums = (count, usual) if ratio > 1.0 - 1e-9 else (1.0 - ratio**count, 1.0 - ratio**usual)
+    return sums[0] / sums[1]

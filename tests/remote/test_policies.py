@@ -43,7 +43,7 @@ def picks(name: str, candidates: Candidates, budget: int | None, seed: int = 0) 
 def test_the_registry_has_the_names_of_the_papers() -> None:
     assert NAMES == [
         "WST", "WSJ-RND", "WSJ-LRU", "WSJ-WBM", "Filter Update", "WSJ-RND.F", "WSJ-LRU.F", "WSJ-WBM.F",
-        "AT-TSM", "AT-BSM", "AT-ASM", "AT-LRU", "AT-WBM",
+        "AT-TSM", "AT-BSM", "AT-ASM", "AT-LRU", "AT-WBM", "AT-GAIN",
     ]  # fmt: skip
     with pytest.raises(InputError, match="there is no refresh policy 'LRU'; choose one of WST, WSJ-RND"):
         find_policy("LRU")
@@ -61,6 +61,11 @@ columns = st.integers(0, 20).flatmap(
             "refreshed": st.lists(st.integers(-(2**62), 100), min_size=rows, max_size=rows).map(np.array),
             "best_before": st.lists(st.integers(-(2**62), 2**62), min_size=rows, max_size=rows).map(np.array),
             "interval": st.lists(st.integers(0, 2**61), min_size=rows, max_size=rows).map(np.array),
+            "outlook": st.lists(
+                st.lists(st.floats(-2_000, 2_000) | st.just(np.nan), min_size=3, max_size=3),
+                min_size=rows,
+                max_size=rows,
+            ).map(lambda lines: np.reshape(np.array(lines, np.float64), (rows, 3))),
         }
     )
 )
@@ -106,6 +111,12 @@ def test_wbm_takes_the_expired_that_serve_longest_then_the_next_to_expire() -> N
         interval=np.array([50, 20, 50, 9, 9]),  # renewed until 140, 115, 140
     )
     assert picks("WSJ-WBM", candidates, 5) == [2, 1, 0, 4, 3]
+
+
+def test_wbm_the_longest_stale_do_not_wait_for_ever() -> None:
+    """Renewed, an id that changes every 20 is good until its next change, however long ago it was refreshed."""
+    candidates = objects(2, best_before=np.array([95, 15]), interval=np.array([10, 20]))  # until 105 and 115
+    assert picks("WSJ-WBM", candidates, 1) == [1]
 
 
 def test_wbm_ties_go_to_the_earliest_best_before() -> None:

@@ -1,4 +1,4 @@
-"""The registry: every refresh policy by the name its paper gives it. A new one is a file here and a line below."""
+"""The registry: every refresh policy, by the name its paper gives it. A new one is a file here and a line below."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from skyband.policies.at import AT
 from skyband.policies.base import Candidates, Policy
 from skyband.policies.bsm import BSM
 from skyband.policies.filter_update import FilterUpdate
+from skyband.policies.gain import Gain
 from skyband.policies.lru import LRU
 from skyband.policies.near import Near
 from skyband.policies.rnd import RND
@@ -34,6 +35,7 @@ POLICIES: dict[str, Policy] = {
         Policy("AT-ASM", AT(), ASM()),
         Policy("AT-LRU", AT(), LRU()),
         Policy("AT-WBM", AT(), WBM()),
+        Policy("AT-GAIN", WSJ(), Gain()),
     )
 }
 

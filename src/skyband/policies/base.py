@@ -48,10 +48,15 @@ class Candidates:
         Until when it is probably still true.
     interval
         The mean time between changes.
+    ascending
+        Whether smaller scores are better.
     threshold
         What the filter of the query compares values with, if it has one.
     distance
         The filtering distance threshold: how near to the threshold a value must be for the `.F` policies.
+    outlook
+        Scores that are equally likely once the value has changed, as far as changes have shown yet: a row for each
+        object; the score that it has where nothing is said.
     """
 
     now: int
@@ -66,10 +71,14 @@ class Candidates:
     refreshed: IntArray
     best_before: IntArray
     interval: IntArray
+    ascending: bool = False
     threshold: float | None = None
     distance: float = 1_000.0
+    outlook: FloatArray = field(default_factory=lambda: np.empty((0, 1)))
 
     def __post_init__(self) -> None:
+        if len(self.outlook) != len(self.score):
+            object.__setattr__(self, "outlook", np.reshape(self.score, (-1, 1)))
         for name in _COLUMNS:
             column = np.array(getattr(self, name))  # a copy: nothing leads back to the replica
             column.flags.writeable = False

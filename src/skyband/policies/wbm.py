@@ -4,8 +4,10 @@ Notes
 -----
 ACQUA (Dehghanzadeh et al.) as told in AcquaTop, section 3.2, and in the FILTER paper, section 2. The formulas are as
 printed: ``L = ceil((time + size - now) / slide)`` coming answers hold the object, its value will last for
-``V = ceil((best before + interval - now) / slide)`` of them, and the score is the smaller of the two. The papers rank
-only what has expired; budget that is left then goes to the others, by best-before.
+``V = ceil((best before + I(now) - now) / slide)`` of them, and the score is the smaller of the two. ``I(now)`` leads to
+the *next* expiration, so it is as many mean times between changes as have passed since the best-before time, and one:
+a single one would make V fall the longer an id has been stale, and the ids that change most would never be refreshed
+again. The papers rank only what has expired; budget that is left then goes to the others, by best-before.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ def wbm_score(candidates: Candidates) -> IntArray:
     slide, now = candidates.slide, candidates.now
     renewed = np.where(candidates.best_before == NEVER, now, candidates.best_before)
     life = _ceil(candidates.time + candidates.size - now, slide)
-    fresh = _ceil(renewed - now + candidates.interval, slide)
+    interval = np.maximum(candidates.interval, 1)
+    missed = np.maximum(now - renewed, 0) // interval
+    fresh = _ceil(renewed - now + (missed + 1) * interval, slide)
     return np.minimum(life, fresh)
 
 
