@@ -387,3 +387,7 @@ class Answers(Sequence[Answer]):
         name of its service, its `age`, `refreshes`, `failures` and `stale`. Windows without rows do not show.
         """
         return as_table(self, quality)
+
+    def to_pandas(self) -> Any:
+        """Return all rows as a pandas DataFrame; see `table`."""
+        return self.table().to_pandas()

@@ -48,6 +48,10 @@ class Run:
         tables = [part.table() for part in self.parts()]
         return pa.concat_tables(tables, promote_options="permissive") if tables else Answers().table()
 
+    def to_pandas(self) -> Any:
+        """Return all answers as a pandas DataFrame."""
+        return self.table().to_pandas()
+
     def _watermark(self) -> int | None:
         if self._delay is None or self.monitor.newest == NEVER:
             return None

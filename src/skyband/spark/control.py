@@ -16,6 +16,7 @@ from skyband.query import Query
 from skyband.remotes import Remote
 from skyband.rows import Source
 from skyband.spark.checkpoint import Checkpoint
+from skyband.spark.show import Board, Shown, show
 
 
 def check(
@@ -134,17 +135,51 @@ class Control:
                 listed[name]["latest"] = window
         return list(listed.values())
 
-    def answers(self, name: str) -> pa.Table:
-        """Return a query's latest answer; without rows where its last window was empty or none has ended yet."""
+    def answers(self, name: str | None = None) -> pa.Table:
+        """Return a query's latest answer, or those of all; no rows where its last window was empty or none has ended.
+
+        Parameters
+        ----------
+        name
+            The query; all of them where it is left out.
+        """
         known = {entry["name"]: entry.get("latest") for entry in self.queries}
-        if name not in known:
+        if name is not None and name not in known:
             msg = f"there is no query {name!r}; there are {', '.join(map(repr, known)) or 'none'}"
             raise QueryError(msg)
         latest = self.checkpoint.latest()
         if latest is None:
             return pa.table({"query": pa.array([], pa.string())})
-        window = known[name]
-        return latest.filter(pc.equal(latest["query"], name)) if window and window["rows"] else latest.slice(0, 0)
+        wanted = known if name is None else {name: known[name]}
+        filled = [name for name, window in wanted.items() if window and window["rows"]]
+        return latest.filter(pc.is_in(latest["query"], pa.array(filled, pa.string())))
+
+    def to_pandas(self, name: str | None = None) -> Any:
+        """Return the same as `answers`, as a pandas DataFrame."""
+        return self.answers(name).to_pandas()
+
+    def show(self, *names: str, rows: int = 10, every: float = 1.0) -> Shown | None:
+        """Show the latest answers: in a notebook as tables that follow the stream, elsewhere once, as text.
+
+        Parameters
+        ----------
+        names
+            Which queries; all of them where none is named.
+        rows
+            How many rows of each answer.
+        every
+            Seconds between two looks.
+
+        Returns
+        -------
+        In a notebook, what can be told to `stop`.
+        """
+        return show(Board(self, names, rows), every, lambda: self.is_running)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the stream may go on; of one in another process this is not known."""
+        return True
 
     @property
     def progress(self) -> list[dict[str, Any]]:

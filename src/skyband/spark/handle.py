@@ -55,6 +55,11 @@ class Handle(Control):
         return bool(self.query.isActive)
 
     @property
+    def is_running(self) -> bool:
+        """Whether the stream runs."""
+        return self.isActive
+
+    @property
     def status(self) -> dict[str, Any]:
         """What it is doing."""
         return dict(self.query.status)
