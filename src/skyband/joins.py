@@ -12,7 +12,6 @@ import pyarrow as pa
 from skyband.answer import Block
 from skyband.errors import InputError, QueryError
 from skyband.intake import Seen
-from skyband.joined import Id
 from skyband.joined_query import JoinedQuery, answer_together, remote_of
 from skyband.query import Query
 from skyband.remotes import as_remotes
@@ -90,7 +89,7 @@ class Joins:
         """Take in one batch."""
         return [one.push(rows) for one in self.queries]
 
-    def tell(self, service: str, values: Mapping[Id, float | None], at: int | datetime) -> None:
+    def tell(self, service: str, values: Mapping[Any, float | None], at: int | datetime) -> None:
         """Take in changes that the remote side tells by itself."""
         if service not in self.remotes:
             msg = f"there is no service {service!r}; there are {', '.join(map(repr, self.remotes)) or 'none'}"

@@ -19,7 +19,6 @@ from skyband.errors import InputError, QueryError, TooManyWindows
 from skyband.explain import explain
 from skyband.group import Group
 from skyband.intake import Ranking, Seen
-from skyband.joined import Id
 from skyband.joined_query import JoinedQuery, Reduced
 from skyband.joins import Joins
 from skyband.order import IntArray
@@ -171,7 +170,7 @@ class Monitor:
         blocks = [block for group in self.groups for block in group.finish()]
         return self._answers(blocks + self.joins.finish(), began)
 
-    def tell(self, service: str, values: Mapping[Id, float | None], at: int | datetime | None = None) -> None:
+    def tell(self, service: str, values: Mapping[Any, float | None], at: int | datetime | None = None) -> None:
         """Take in changes that the remote side tells by itself; they cost no budget.
 
         Parameters

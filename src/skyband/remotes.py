@@ -48,7 +48,7 @@ class Remote:
         service: Service | Callable[[Sequence[Id]], Mapping[Any, Any]],
         *,
         limits: Limits | None = None,
-        known: Mapping[Id, float] | None = None,
+        known: Mapping[Any, float] | None = None,
         as_of: int | datetime = 0,
         capacity: int | None = None,
         budget: int | None = None,

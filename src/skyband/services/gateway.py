@@ -299,6 +299,8 @@ class Gateway:
         with self._changed:
             now = self._clock()
             ticket.ends_by = math.inf
+            if after is not None:  # also where it says so late
+                self._pace.rest_until(now + after)
             if ticket.given_up:  # counted when it was
                 return None
             ticket.round.traffic.timeouts += isinstance(error, TimeoutError)
@@ -306,7 +308,6 @@ class Gateway:
                 self._breaker.failed(now)
             else:  # it works, and wants to be left alone
                 self._breaker.undecided()
-                self._pace.rest_until(now + after)
         return wait if retry and now + wait < ticket.round.deadline else None
 
 

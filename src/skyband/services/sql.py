@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import InputError
-from skyband.services.base import Id, ServiceError, matched
+from skyband.services.base import Id, ServiceError, ServiceTimeout, matched
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
+    from sqlalchemy import Connection, Engine
 
 _FORM = "dialect+driver://user:password@host:port/database, such as postgresql+psycopg://me:secret@localhost/shop"
 
@@ -18,8 +20,9 @@ class Sql:
     """A statement that selects ids and values.
 
     An id without a row does not exist. Databases bound how many parameters a statement may have: some at 999, so keep
-    the gateway's batches below that. Long statements are ended by the database's own limits; set these where
-    the engine is made.
+    the gateway's batches below that. A statement that takes too long is cancelled, where the driver can do that (those
+    of PostgreSQL, SQLite, DuckDB and Oracle can); elsewhere the answer goes out without it, and it lasts until the
+    database ends it.
 
     Parameters
     ----------
@@ -45,6 +48,7 @@ class Sql:
         if ":ids" not in statement:
             msg = f"the statement {statement!r} does not name :ids; write SELECT id, value FROM … WHERE id IN :ids"
             raise InputError(msg)
+        self._given = engine, statement
         self._statement = sa.text(statement).bindparams(sa.bindparam("ids", expanding=True))
         self._own = isinstance(engine, str)
         self._engine = self._open(engine) if isinstance(engine, str) else engine
@@ -61,18 +65,26 @@ class Sql:
             msg = f"cannot load the driver of the database: {error}; install it, or name another: {_FORM}"
             raise InputError(msg) from None
 
+    def __reduce__(self) -> Any:
+        """Carry it elsewhere: connections are opened anew there."""
+        return Sql, self._given
+
     def close(self) -> None:
         """Close the connections, unless the engine is somebody else's."""
         if self._own:
             self._engine.dispose()
 
-    def fetch(self, ids: Sequence[Id]) -> Mapping[Any, Any]:
+    def fetch(self, ids: Sequence[Id], timeout: float = 10.0) -> Mapping[Any, Any]:
         """Run the statement for ids."""
         sa = _sqlalchemy()
+        late = threading.Event()
         try:
-            with self._engine.connect() as connection:
+            with self._engine.connect() as connection, _cancelled_after(timeout, connection, late):
                 rows = [tuple(row) for row in connection.execute(self._statement, {"ids": list(ids)})]
         except sa.exc.DBAPIError as error:
+            if late.is_set():
+                msg = f"the database did not answer within {timeout:g} seconds"
+                raise ServiceTimeout(msg) from error
             msg = f"the database did not answer: {type(error.orig).__name__}"  # its text may hold parameters
             raise ServiceError(msg) from error
         if rows and len(rows[0]) != 2:
@@ -80,6 +92,26 @@ class Sql:
             raise ServiceError(msg, retry=False)
         seen, found = {str(name) for name, _ in rows}, matched(ids, rows)
         return found | {name: None for name in ids if str(name) not in seen}
+
+
+@contextmanager
+def _cancelled_after(seconds: float, connection: Connection, late: threading.Event) -> Iterator[None]:
+    """Cancel what a connection is doing when it takes too long, and say so, where its driver can."""
+    driver = connection.connection.driver_connection
+    cancel = getattr(driver, "cancel", None) or getattr(driver, "interrupt", None)
+
+    def stop() -> None:
+        late.set()
+        if cancel is not None:
+            cancel()
+
+    timer = threading.Timer(seconds, stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _sqlalchemy() -> Any:

@@ -37,6 +37,10 @@ class Web:
         self._own = client is None
         self._client = _httpx().Client() if client is None else client
 
+    def __reduce__(self) -> Any:
+        """Carry it elsewhere: connections are opened anew there."""
+        return Web, (self._headers, None if self._own else self._client)
+
     def close(self) -> None:
         """Close the connections, unless the client is somebody else's."""
         if self._own:
