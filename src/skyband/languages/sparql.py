@@ -55,7 +55,7 @@ def _explain(statement: Statement) -> None:
         hint = "; a value or a variable is missing"
     if at is None:
         statement.text.fail(f"the query ends too early{hint}", statement.span[1])
-    for place in (at, max(at - 2, 0)):  # what looks like a function may be a keyword with a slip of the pen
+    for place in (at, max(at - 1, 0), max(at - 2, 0)):  # what looks like a name may be a keyword with a slip
         token = statement.tokens[place]
         near = difflib.get_close_matches(token.text.upper(), KEYWORDS, n=1) if token.kind == "word" else []
         if near and token.text.upper() not in KEYWORDS:
