@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, note, settings
 
 import skyband as sb
@@ -25,3 +26,23 @@ def test_a_query_reads_back_as_it_was_written(query: sb.Query) -> None:
     note(f"{query}\n{again}")
     assert same(again, query)
     assert to_rspql(again) == text
+
+
+JOINED = [
+    ("price * followers", None),
+    ("0.7 * price + 0.3 * followers - volume", "volume > 2"),
+    ("followers", "followers > 100000 AND venue = 'x'"),
+    ("100 * count(*) + followers", "venue IS NOT NULL"),
+    ("sum(price) / count(volume) + ln(followers)", "followers <= 10"),
+    ("max(price * volume) - followers", None),
+]
+
+
+@pytest.mark.parametrize(("score", "where"), JOINED)
+@pytest.mark.parametrize("on", [None, "user"])
+def test_joined_queries_read_back_with_their_mapping(score: str, where: str | None, on: str | None) -> None:
+    join = sb.Join("followers", on=on, budget=7, n=3)
+    query = sb.Query("q", k=2, score=score, where=where, window=sb.Window("1 hour"), join=join, select=("note",))
+    text = to_rspql(query, id="tweet")
+    again = parse(text, sb.Mapping(services={":followers": {"service": "followers", "budget": 7, "n": 3}}))
+    assert same(again, query), text

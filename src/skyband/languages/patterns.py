@@ -28,6 +28,7 @@ _LENIENT = {
     "or",
     "is null",
     "in",
+    "between",
     "case",
     "switch",
     "isnan",

@@ -6,6 +6,7 @@ import copy
 import difflib
 from contextlib import suppress
 from functools import cache
+from threading import Lock
 from typing import Any
 
 from pyparsing import ParseBaseException, ParserElement
@@ -14,7 +15,8 @@ from rdflib.plugins.sparql.parser import QueryUnit
 
 from skyband.languages.clauses import KEYWORDS, Statement
 
-_reached: list[tuple[int, str]] = []
+_reached: list[tuple[int, str]] = []  # what the watched grammar did not find, and where
+_watching = Lock()
 
 
 def algebra(statement: Statement) -> Any:
@@ -36,12 +38,13 @@ def algebra(statement: Statement) -> Any:
 
 def _explain(statement: Statement) -> None:
     """Point to the place that the parser came to, and say what it would have taken there."""
-    _reached.clear()
-    with suppress(ParseBaseException, RecursionError):
-        _watched().parse_string(statement.sparql, parse_all=True)
-    furthest = max((place for place, _ in _reached), default=0)
-    expected = {name for place, name in _reached if place == furthest}
-    _reached.clear()
+    with _watching:
+        _reached.clear()
+        with suppress(ParseBaseException, RecursionError):
+            _watched().parse_string(statement.sparql, parse_all=True)
+        furthest = max((place for place, _ in _reached), default=0)
+        expected = {name for place, name in _reached if place == furthest}
+        _reached.clear()
     sparql = statement.sparql
     while furthest < len(sparql) and sparql[furthest].isspace():
         furthest += 1
