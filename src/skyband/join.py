@@ -40,6 +40,8 @@ class Join:
         For the ``.F`` policies: how near to the threshold of the condition a value must be.
     seed
         For policies that draw.
+    carry
+        With ``"AT-GAIN"``: how many unspent refreshes may be kept for a later answer, where they will gain more.
 
     Examples
     --------
@@ -60,6 +62,7 @@ class Join:
     discover: float = field(kw_only=True, default=0.5)
     distance: float = field(kw_only=True, default=1_000.0)
     seed: int = field(kw_only=True, default=0)
+    carry: int = field(kw_only=True, default=0)
 
     def __post_init__(self) -> None:
         if problems := [*_name_problems(self), *_number_problems(self)]:
@@ -127,9 +130,11 @@ def _number_problems(join: Join) -> list[str]:
             f"the join's budget is {join.budget!r}; give how many ids may be refreshed per answer, 0 or more, "
             "or leave it out for no bound"
         )
-    for name in ("n", "seed"):
+    for name in ("n", "seed", "carry"):
         if not _whole(getattr(join, name)):
             problems.append(f"the join's {name} is {getattr(join, name)!r}; give a whole number, 0 or more")
+    if join.carry and join.policy != "AT-GAIN":
+        problems.append(f"the join's carry is {join.carry!r}, which only the policy 'AT-GAIN' knows; leave one out")
     if not _number(join.discover) or not 0 <= join.discover <= 1:
         problems.append(f"the join's discover is {join.discover!r}; it is a share of the budget: give 0 to 1")
     if not _number(join.distance) or join.distance < 0:

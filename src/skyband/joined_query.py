@@ -287,7 +287,7 @@ def _join(query: Query, remote: Remote, windows: Panorama) -> RemoteJoin:
         "budget": join.budget, "default": join.default, "seed": join.seed,
     }  # fmt: skip
     if sides.condition is None:
-        return AcquaTop(**common, n=join.n, discover=join.discover)
+        return AcquaTop(**common, n=join.n, discover=join.discover, carry=join.carry)
     condition = sides.condition
     return FilterJoin(**common, condition=condition.sign, threshold=condition.threshold, distance=join.distance)
 

@@ -384,6 +384,8 @@ def _join_problems(query: Query, sound: bool) -> list[str]:
     if filtered and not policy.whole_window:
         problems.append(f"the policy {policy.name!r} is for rankings, and the condition compares {join.service!r}; "
                         "choose 'Filter Update', or one that begins with WSJ")  # fmt: skip
+    if filtered and join.carry:
+        problems.append("the join's carry is for rankings; leave it out where the condition compares the remote value")
     if policy.needs_filter and not filtered:
         problems.append(f"the policy {policy.name!r} is for conditions such as {join.service} > 500; choose another "
                         "one, such as 'AT-BSM', or add the condition")  # fmt: skip

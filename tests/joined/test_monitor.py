@@ -126,7 +126,7 @@ def joined(name: str = "q", **given: Any) -> sb.Query:
     return sb.Query(name, **(usual | given))
 
 
-POLICIES = ["WST", "WSJ-RND", "WSJ-LRU", "WSJ-WBM", "AT-TSM", "AT-BSM", "AT-LRU", "AT-WBM"]
+POLICIES = ["WST", "WSJ-RND", "WSJ-LRU", "WSJ-WBM", "AT-TSM", "AT-BSM", "AT-LRU", "AT-WBM", "AT-GAIN"]
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -239,3 +239,26 @@ def test_a_dataframe_as_a_service(spark: Any, tmp_path: Path) -> None:
     wanted, _ = core([query], tables, lambda ids: {name: values.get(name) for name in ids})
     assert_same_answers(sink.table(), wanted)
     assert service.traffic.missing > 0
+
+
+def test_a_stream_of_changes_as_a_service(spark: Any, tmp_path: Path) -> None:
+    tables = batches(9, count=2)
+    write(tmp_path / "in", tables)
+    names = [f"u{i}" for i in range(18)]
+    changes = pa.table({"name": names * 2, "n": [1.0] * 18 + [float(i) for i in range(18)], "at": [7] * 18 + [9] * 18})
+    write(tmp_path / "changes", [changes, pa.table({"name": ["u3", "u4"], "n": [99.0, None], "at": [8, 12]})])
+    feed = sb.spark.Changes(stream(spark, tmp_path / "changes"), id="name", value="n", time="at")
+    query = sb.Query("latest", k=3, score="x + value", window=SLIDING, join=join(budget=0, policy="WSJ-LRU"))
+    sink = Tables()
+    go(spark, tmp_path / "in", query, sink, tmp_path / "checkpoint", feed)
+    assert feed._query is None
+    known = {name: float(i) for i, name in enumerate(names) if name != "u4"}
+    remote = sb.Remote(lambda _: {}, known=known)
+    wanted, _ = core([query], tables, remote)
+    shown = ["query", "window_end", "rank", "id", "score", "value", "refreshes", "failures"]
+    assert sink.table().select(shown).to_pylist() == wanted.select(shown).to_pylist()
+    assert feed.fetch(["u3", "u4", "u5", "nobody"]) == {"u3": 3.0, "u4": None, "u5": 5.0}
+    with pytest.raises(InputError, match="the changes are a batch DataFrame; give a streaming DataFrame"):
+        sb.spark.Changes(spark.range(3), id="id", value="id")
+    with pytest.raises(InputError, match="the stream of changes has no column 'x'; it has name, n, at"):
+        sb.spark.Changes(stream(spark, tmp_path / "changes"), id="x", value="n")

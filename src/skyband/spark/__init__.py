@@ -1,5 +1,6 @@
 """The Spark pipeline: continuous top-k on streaming DataFrames, and the same queries on batch DataFrames."""
 
+from skyband.spark.changes import Changes
 from skyband.spark.control import Control
 from skyband.spark.frame import Frame
 from skyband.spark.handle import Handle
@@ -8,4 +9,17 @@ from skyband.spark.sinks import Console, Files, Kafka, Memory, Sql
 from skyband.spark.start import start
 from skyband.spark.topk import topk
 
-__all__ = ["Console", "Control", "Files", "Frame", "Handle", "Kafka", "Memory", "Sql", "kafka_history", "start", "topk"]
+__all__ = [
+    "Changes",
+    "Console",
+    "Control",
+    "Files",
+    "Frame",
+    "Handle",
+    "Kafka",
+    "Memory",
+    "Sql",
+    "kafka_history",
+    "start",
+    "topk",
+]

@@ -84,10 +84,19 @@ class Handle(Control):
     def stop(self) -> None:
         """End the stream; started again with its checkpoint it goes on."""
         self.query.stop()
+        self._stop_feeds()
+
+    def _stop_feeds(self) -> None:
+        for feed in self.stream.feeds.values():
+            feed.stop()
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802 - Spark's word
         """Wait until the stream ends; raises what ended it."""
-        return self.query.awaitTermination(timeout)  # type: ignore[no-any-return]
+        try:
+            return self.query.awaitTermination(timeout)  # type: ignore[no-any-return]
+        finally:
+            if not self.query.isActive:
+                self._stop_feeds()
 
     def processAllAvailable(self) -> None:  # noqa: N802 - Spark's word
         """Wait until everything that is there now has been read."""

@@ -26,6 +26,7 @@ from skyband.query import Query
 from skyband.remotes import Remote
 from skyband.rows import Source
 from skyband.spark import columns
+from skyband.spark.changes import Changes
 from skyband.spark.checkpoint import Checkpoint, State
 from skyband.spark.control import check
 from skyband.spark.history import History
@@ -55,6 +56,12 @@ class Stream:
     rejected: Sink | None = None
     history: History | None = None
     services: Mapping[str, Remote] = field(default_factory=dict)
+
+    @property
+    def feeds(self) -> dict[str, Changes]:
+        """The services that tell by themselves what is new."""
+        asked = {name: remote.gateway.service for name, remote in self.services.items()}
+        return {name: service for name, service in asked.items() if isinstance(service, Changes)}
 
 
 @dataclass
@@ -217,6 +224,8 @@ class _Live:
         reading.seconds["commands"] = commands
         with reading.phase("answer"):
             self._fill(df.sparkSession)
+            for name, feed in self.stream.feeds.items():
+                self.monitor.tell(name, feed.drain(), at=self.monitor.newest)
             mark = None if self.stream.delay is None else self.monitor.newest - self.stream.delay
             answers = [*reading.answers, self.monitor.advance(mark if self.monitor.newest > NEVER else None)]
             tables = [part.table(quality=True) for part in answers if len(part)]

@@ -131,6 +131,8 @@ def start(
         "algorithm": algorithm, "placement": placement,
     }  # fmt: skip
     folder.open(identity, schema, [query.as_dict() for query in listed], list(stream.services))
+    for feed in stream.feeds.values():
+        feed.start()
     handler = Collector(stream, listed) if placement == "executors" else Handler(stream, listed)
     return Handle(writer.foreachBatch(handler).start(), stream)
 
