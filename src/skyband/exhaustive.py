@@ -51,7 +51,7 @@ class Exhaustive(Skybands):
         slot = rows[2]
         self.band, reports = pass_all(
             rows[0], rows[1], rows[3], time[slot], key[slot], told, kept, self.passed, passed,
-            (self.family, self.sign, self.point, self.weight, self.column), (self.used, self.k, self.size, self.since),
+            self._functions(), (self.used, self.k, self.size, self.since),
             self.method.kind, self.band, self._index(), self.changes,
         )  # fmt: skip
         self.passed = max(self.passed, passed, int(position.max(initial=-NOBODY)))
@@ -59,8 +59,8 @@ class Exhaustive(Skybands):
         head = int(inside.argmax()) if inside.any() else len(inside)
         self.held, self.told = tuple(column[head:].copy() for column in rows), told[head:].copy()
         self.band[2][:] -= head
-        row, at_row, kind, at = reports
-        return Reports(row, slot[at_row], kind, at - kept)
+        row, at_row, kind, at, cost = reports
+        return Reports(row, slot[at_row], kind, at - kept, self.sign[row] * cost)
 
     def _lay_grid(self, grid: Grid) -> None:
         """Take a grid, and let every query watch all of it."""

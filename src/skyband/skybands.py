@@ -23,6 +23,7 @@ __all__ = ["NONE", "PROBABLE", "RELAXED", "STRICT", "Method", "Reports", "Skyban
 
 FIRST_LIMIT = 4  # candidates of a relaxed band before it is first pruned, as a multiple of k
 _FIRST_ROOM = 16
+_HELD = ("position", "slot", "number")
 _ENTRY, _ROW = ("cost", "position", "slot", "mark"), ("size", "limit", "threshold", "due")
 
 
@@ -47,7 +48,8 @@ class Method:
 class Wish:
     """One query as numbers: its scoring function, k, and how long the window is on its axis.
 
-    `population` is how many events a window has, about; `sign` is -1 where larger scores are better.
+    `population` is how many events a window has, about; `sign` is -1 where larger scores are better. Where `floor`
+    and `ceiling` are given, only events between them count, attribute by attribute.
     """
 
     k: int
@@ -58,15 +60,21 @@ class Wish:
     point: tuple[float, ...] = ()
     weight: tuple[float, ...] = ()
     column: int = 0
+    floor: tuple[float, ...] = ()
+    ceiling: tuple[float, ...] = ()
 
 
 class Reports(NamedTuple):
-    """What became of the top k, in order: row of the query, slot of the event, what happened, at which new event."""
+    """What became of the top k, in order: row of the query, slot of the event, what happened, at which new event.
+
+    `score` is the event's score for the query.
+    """
 
     row: IntArray
     slot: IntArray
     kind: IntArray
     at: IntArray
+    score: FloatArray
 
 
 class Skybands:
@@ -147,6 +155,7 @@ class Skybands:
         d = self.dimensions
         self.family, self.column = np.full(rows, SUM), np.zeros(rows, np.int64)
         self.sign, self.point, self.weight = np.ones(rows), np.zeros((rows, d)), np.zeros((rows, d))
+        self.boxed, self.floor, self.ceiling = np.zeros(rows, bool), np.zeros((rows, d)), np.zeros((rows, d))
         self.k, self.size, self.since = np.ones(rows, np.int64), np.ones(rows, np.int64), np.zeros(rows, np.int64)
         self.least, self.most = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
         self.filter_most = np.zeros(rows, np.int64)
@@ -161,8 +170,8 @@ class Skybands:
         old = dict(vars(self))
         self._lay_out(rows)
         for name in (
-            "family", "column", "sign", "point", "weight", "k", "size", "since", "least", "most", "filter_most",
-            "bound", "cell", "reach",
+            "family", "column", "sign", "point", "weight", "boxed", "floor", "ceiling", "k", "size", "since",
+            "least", "most", "filter_most", "bound", "cell", "reach",
         ):  # fmt: skip
             getattr(self, name)[:before] = old[name]
         self.watching[:, : old["watching"].shape[1]] = old["watching"]
@@ -185,6 +194,9 @@ class Skybands:
         self.family[row], self.sign[row], self.column[row] = wish.family, wish.sign, wish.column
         if wish.family != COLUMN:
             self.point[row], self.weight[row] = wish.point, wish.weight
+        self.boxed[row] = bool(wish.floor)
+        if wish.floor:
+            self.floor[row], self.ceiling[row] = wish.floor, wish.ceiling
         self.k[row], self.size[row], self.since[row] = wish.k, wish.size, self.numbers
         self.expect(row, wish.population)
         for band in (self.band, self.strainer):
@@ -232,7 +244,7 @@ class Skybands:
         most = self.most if self.method.kind == PROBABLE else self.filter_most
         head, self.band, self.strainer, reports = pass_events(
             *rows, 0, kept, self.passed, passed, time, key,
-            (self.family, self.sign, self.point, self.weight, self.column), (self.used, self.k, self.size, self.since),
+            self._functions(), (self.used, self.k, self.size, self.since),
             (self.method.kind, self.method.filter), (self.buffer, self.method.pruning, self.least, most),
             self.band, self.strainer,
             self._index(), self.changes,
@@ -240,8 +252,8 @@ class Skybands:
         self.passed = max(self.passed, passed, int(position.max(initial=-NOBODY)))
         if self.method.filter != NONE:
             self.held = tuple(column[head:].copy() for column in rows)
-        row, slot, kind, at = reports
-        return Reports(row, slot, kind, at - kept)
+        row, slot, kind, at, cost = reports
+        return Reports(row, slot, kind, at - kept, self.sign[row] * cost)
 
     def _behind_held(
         self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray
@@ -252,6 +264,11 @@ class Skybands:
         self.numbers += len(position)
         given: tuple[npt.NDArray[Any], ...] = (np.ascontiguousarray(x), position, slots.astype(np.int64), numbers)
         return kept, [np.concatenate([old, new]) if kept else new for old, new in zip(self.held, given, strict=True)]
+
+    def _functions(self) -> tuple[npt.NDArray[Any], ...]:
+        return (
+            self.family, self.sign, self.point, self.weight, self.column, self.boxed, self.floor, self.ceiling,
+        )  # fmt: skip
 
     def _index(self) -> tuple[Any, ...]:
         low, step, cells = (np.zeros(0), np.zeros(0), 0) if self.grid is None else self.grid.layout()
@@ -289,7 +306,8 @@ class Skybands:
         found: dict[str, npt.NDArray[Any]] = {
             "numbers": np.array([self.numbers, self.passed, x.shape[1] if len(slot) else 0], np.int64),
             "since": self.since[self.used],
-            **{"held_x": x.ravel().copy(), "held_position": position, "held_slot": slot, "held_number": number},
+            "held_x": x.ravel().copy(),
+            **{f"held_{name}": column.copy() for name, column in zip(_HELD, (position, slot, number), strict=True)},
         }
         for name, band in (("band", self.band), ("filter", self.strainer)):
             inside = np.arange(band[0].shape[1]) < band[4][:, None]
@@ -306,7 +324,7 @@ class Skybands:
         self.since[self.used] = state["since"]
         for row in self.used.tolist():
             self._watch_all(row)  # until its threshold moves
-        held = (state["held_position"], state["held_slot"], state["held_number"])
+        held = tuple(state[f"held_{name}"] for name in _HELD)
         self.held = (state["held_x"].reshape(len(held[0]), width), *held)
         for name in ("band", "filter"):
             sizes = state[f"{name}_size"]

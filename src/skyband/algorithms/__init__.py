@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from skyband.algorithms.base import Algorithm
+from skyband.algorithms.blocks import Blocks
 from skyband.algorithms.cpm import CPM
 from skyband.algorithms.mintopk import MinTopK
 from skyband.algorithms.mtopband import MTopBand
@@ -48,6 +49,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         RAPF,
         CPM,
         SNN,
+        Blocks,
     )
 }
 

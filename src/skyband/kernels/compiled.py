@@ -43,6 +43,8 @@ class _Files(IndexDataCacheFile):  # type: ignore[misc]
 
 def jit(function: Callable[..., Any]) -> Any:
     """Compile a function when it is first called, once for all processes."""
+    if numba.config.DISABLE_JIT:  # to step through kernels
+        return function
     compiled = numba.njit(cache=True, nogil=True)(function)
     numbas = compiled._cache._cache_file
     compiled._cache._cache_file = _Files(numbas._cache_path, numbas._index_name.removesuffix(".nbi"), None)

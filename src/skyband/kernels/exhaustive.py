@@ -40,7 +40,7 @@ def pass_all(
     functions: Any, queries: Any, kind: Any, band: Any, grid: Any, changes: Any,
 ) -> Any:  # fmt: skip
     """Take in events, in order, and report as `topkw.pass_events` does; rows before `begin` are there already."""
-    family, sign, point, weight, column = functions
+    family, sign, point, weight, column, boxed, floor, ceiling = functions
     used, k_of, span_of, since = queries
     cost, pos, ref, mark, size, limit, threshold, due, heap_key, heap_row, heap = band
     low, step, cells, bound, cell, reach, watching = grid
@@ -51,7 +51,7 @@ def pass_all(
     fullest = size.max()
     count = 0
     out_query, out_row = np.empty(1024, np.int64), np.empty(1024, np.int64)
-    out_kind, out_at = np.empty(1024, np.int64), np.empty(1024, np.int64)
+    out_kind, out_at, out_cost = np.empty(1024, np.int64), np.empty(1024, np.int64), np.empty(1024)
     last = position.size
     for e in range(begin):
         home = cell_of(x, e, low, step, cells)
@@ -69,6 +69,7 @@ def pass_all(
             if count + size[q] > out_query.size:
                 out_query, out_row = longer(out_query, count + size[q]), longer(out_row, count + size[q])
                 out_kind, out_at = longer(out_kind, count + size[q]), longer(out_at, count + size[q])
+                out_cost = longer(out_cost, count + size[q])
             i = 0
             while i < size[q]:
                 if pos[q, i] > gone:
@@ -76,6 +77,7 @@ def pass_all(
                     continue
                 if changes and mark[q, i] & 2:
                     out_query[count], out_row[count], out_kind[count], out_at[count] = q, ref[q, i], LEFT, e
+                    out_cost[count] = cost[q, i]
                     count += 1
                 take(cost, pos, ref, mark, q, size[q], i)
                 size[q] -= 1
@@ -91,13 +93,14 @@ def pass_all(
         if count + used.size > out_query.size:
             out_query, out_row = longer(out_query, count + used.size), longer(out_row, count + used.size)
             out_kind, out_at = longer(out_kind, count + used.size), longer(out_at, count + used.size)
+            out_cost = longer(out_cost, count + used.size)
         # The event goes to those who watch its cell.
         interested = 0
         if e < last:
             home = cell_of(x, e, low, step, cells)
             before[e], first[home] = first[home], e
             interested = who_watches(watching, home, who)
-            find_costs(family, sign, point, weight, column, who, interested, x, e, costs)
+            find_costs(family, sign, point, weight, column, boxed, floor, ceiling, who, interested, x, e, costs)
         for turn in range(interested):
             q, c, p = who[turn], costs[turn], position[e]
             k, n = k_of[q], size[q]
@@ -105,7 +108,9 @@ def pass_all(
                 continue
             if n < k and not limit[q]:
                 continue  # it is found from scratch, below
-            kth, known = (ref[q, k - 1], mark[q, k - 1] & 2) if n >= k else (np.int64(-1), np.int64(0))
+            kth, known, worst = np.int64(-1), np.int64(0), 0.0
+            if n >= k:
+                kth, known, worst = ref[q, k - 1], mark[q, k - 1] & 2, cost[q, k - 1]
             if kind == SNN:
                 at, size[q] = add_strict(cost, pos, ref, mark, q, n, k, c, p, e, time, key)
             else:
@@ -122,6 +127,7 @@ def pass_all(
                 moved += 1
             if at < k and known and changes:
                 out_query[count], out_row[count], out_kind[count], out_at[count] = q, kth, LEFT, e
+                out_cost[count] = worst
                 count += 1
                 if size[q] > k and ref[q, k] == kth:
                     mark[q, k] &= ~2
@@ -138,7 +144,7 @@ def pass_all(
                     o = first[cell[q, place]]
                     while o >= 0:
                         if position[o] > gone and number[o] >= since[q]:
-                            find_costs(family, sign, point, weight, column, one, 1, x, o, priced)
+                            find_costs(family, sign, point, weight, column, boxed, floor, ceiling, one, 1, x, o, priced)
                             kept = False
                             for i in range(n):
                                 kept = kept or ref[q, i] == o
@@ -152,7 +158,10 @@ def pass_all(
             if count + k > out_query.size:
                 out_query, out_row = longer(out_query, count + k), longer(out_row, count + k)
                 out_kind, out_at = longer(out_kind, count + k), longer(out_at, count + k)
-            count = announce(ref, mark, q, min(k, size[q]), changes, out_query, out_row, out_kind, out_at, count, e)
+                out_cost = longer(out_cost, count + k)
+            count = announce(
+                cost, ref, mark, q, min(k, size[q]), changes, out_query, out_row, out_kind, out_at, out_cost, count, e
+            )
             for i in range(min(k, size[q])):
                 told[ref[q, i], word] |= bit
             oldest = oldest_of(pos, q, size[q])
@@ -163,5 +172,5 @@ def pass_all(
                 heap = push(heap_key, heap_row, heap, due[q], q)
     return (
         (cost, pos, ref, mark, size, limit, threshold, due, heap_key, heap_row, heap),
-        (out_query[:count], out_row[:count], out_kind[:count], out_at[:count]),
+        (out_query[:count], out_row[:count], out_kind[:count], out_at[:count], out_cost[:count]),
     )  # fmt: skip

@@ -98,19 +98,20 @@ def prune(cost: Any, pos: Any, ref: Any, mark: Any, q: Any, size: Any, k: Any, d
     for i in range(n):
         dominators[i] = pos[q, i]
     for i in range(n // 2 - 1, -1, -1):
-        _sink(dominators, i, n)
+        sink(dominators, i, n)
     for i in range(n, size):
         if pos[q, i] <= dominators[0]:
             continue
         dominators[0] = pos[q, i]
-        _sink(dominators, 0, k)
+        sink(dominators, 0, k)
         cost[q, n], pos[q, n], ref[q, n], mark[q, n] = cost[q, i], pos[q, i], ref[q, i], mark[q, i]
         n += 1
     return n
 
 
 @jit
-def _sink(heap: Any, i: Any, n: Any) -> None:
+def sink(heap: Any, i: Any, n: Any) -> None:
+    """Let a place of a heap, whose top is the least, sink to where it belongs."""
     while True:
         child = 2 * i + 1
         if child >= n:

@@ -38,27 +38,37 @@ PLACES[[(((1 << i) * 0x03F79D71B4CB0A89) & (2**64 - 1)) >> 58 for i in range(64)
 
 @jit
 def find_costs(
-    family: Any, sign: Any, point: Any, weight: Any, column: Any, who: Any, count: Any, x: Any, e: Any, costs: Any
-) -> None:
-    """Find the costs of an event for the first of some queries: scores, turned so that smaller is better."""
+    family: Any, sign: Any, point: Any, weight: Any, column: Any, boxed: Any, floor: Any, ceiling: Any, who: Any,
+    count: Any, x: Any, e: Any, costs: Any,
+) -> None:  # fmt: skip
+    """Find the costs of an event for the first of some queries: scores, turned so that smaller is better.
+
+    NaN where the event lies outside of the box that a query is about.
+    """
+    for turn in range(count):
+        costs[turn] = 0.0
+    for i in range(weight.shape[1]):
+        at = x[e, i]
+        for turn in range(count):
+            q = who[turn]
+            w, away = weight[q, i], at - point[q, i]
+            if family[q] == EUCLID:
+                costs[turn] += w * away * away
+            elif family[q] == SUM:
+                costs[turn] += w * at
+            elif family[q] == ATTRIBUTE:
+                costs[turn] = max(costs[turn], w * abs(away))
     for turn in range(count):
         q = who[turn]
-        kind = family[q]
-        value = 0.0
-        if kind == EUCLID:
+        if family[q] == EUCLID:
+            costs[turn] = np.sqrt(costs[turn])
+        elif family[q] == COLUMN:
+            costs[turn] = x[e, column[q]]
+        costs[turn] *= sign[q]
+        if boxed[q]:
             for i in range(weight.shape[1]):
-                away = x[e, i] - point[q, i]
-                value += weight[q, i] * away * away
-            value = np.sqrt(value)
-        elif kind == SUM:
-            for i in range(weight.shape[1]):
-                value += weight[q, i] * x[e, i]
-        elif kind == ATTRIBUTE:
-            for i in range(weight.shape[1]):
-                value = max(value, weight[q, i] * abs(x[e, i] - point[q, i]))
-        else:
-            value = x[e, column[q]]
-        costs[turn] = sign[q] * value
+                if not floor[q, i] <= x[e, i] <= ceiling[q, i]:
+                    costs[turn] = np.nan
 
 
 @jit
@@ -152,15 +162,15 @@ def watch(q: Any, threshold: Any, bound: Any, cell: Any, reach: Any, watching: A
 
 @jit
 def announce(
-    ref: Any, mark: Any, q: Any, n: Any, changes: Any, out_query: Any, out_ref: Any, out_kind: Any, out_at: Any,
-    told: Any, e: Any,
+    cost: Any, ref: Any, mark: Any, q: Any, n: Any, changes: Any, out_query: Any, out_ref: Any, out_kind: Any,
+    out_at: Any, out_cost: Any, told: Any, e: Any,
 ) -> Any:  # fmt: skip
     """Report those of the first n of a row that are not known to be there yet; return how many reports there are."""
     for i in range(n):
         if mark[q, i] & 2 == 0:
             if changes or mark[q, i] & 1 == 0:
                 out_kind[told] = RETURNED if mark[q, i] & 1 else ENTERED
-                out_query[told], out_ref[told], out_at[told] = q, ref[q, i], e
+                out_query[told], out_ref[told], out_at[told], out_cost[told] = q, ref[q, i], e, cost[q, i]
                 told += 1
             mark[q, i] |= 3
     return told
@@ -183,7 +193,7 @@ def pass_events(
     time, key
         Columns of the arena.
     functions
-        Per query: family, sign, point, weights, column.
+        Per query: family, sign, point, weights, column; whether it has a box, and the box.
     queries
         Which rows are in use; per row: k, size of the window, number of the first event that it sees.
     kinds
@@ -200,7 +210,7 @@ def pass_events(
     changes
         Whether to report also who leaves, and who returns.
     """
-    family, sign, point, weight, column = functions
+    family, sign, point, weight, column, boxed, floor, ceiling = functions
     used, k_of, span_of, since = queries
     kind, filter_kind = kinds
     buffered, share, least, most = settings
@@ -217,7 +227,7 @@ def pass_events(
     fullest, f_fullest = size.max(), f_size.max()
     told = 0
     out_query, out_slot = np.empty(1024, np.int64), np.empty(1024, np.int64)
-    out_kind, out_at = np.empty(1024, np.int64), np.empty(1024, np.int64)
+    out_kind, out_at, out_cost = np.empty(1024, np.int64), np.empty(1024, np.int64), np.empty(1024)
     last = position.size
     for e in range(begin, last + 1):
         now = max(now, position[e] if e < last else passed)  # a late event does not turn time back
@@ -261,9 +271,11 @@ def pass_events(
                         if told + k > out_query.size:
                             out_query, out_slot = longer(out_query, told + k), longer(out_slot, told + k)
                             out_kind, out_at = longer(out_kind, told + k), longer(out_at, told + k)
+                            out_cost = longer(out_cost, told + k)
                         for i in range(min(k, size[q])):
                             if pos[q, i] <= gone:
                                 out_query[told], out_slot[told], out_kind[told], out_at[told] = q, ref[q, i], LEFT, e
+                                out_cost[told] = cost[q, i]
                                 told += 1
                     if kind == PROBABLE:
                         size[q], threshold[q] = drop_any(
@@ -298,10 +310,11 @@ def pass_events(
             if told + used.size > out_query.size:
                 out_query, out_slot = longer(out_query, told + used.size), longer(out_slot, told + used.size)
                 out_kind, out_at = longer(out_kind, told + used.size), longer(out_at, told + used.size)
+                out_cost = longer(out_cost, told + used.size)
             count = used.size
             if indexed:
                 count = who_watches(watching, cell_of(x, o, low, step, cells), who)
-            find_costs(family, sign, point, weight, column, who, count, x, o, costs)
+            find_costs(family, sign, point, weight, column, boxed, floor, ceiling, who, count, x, o, costs)
             p, r, came = position[o], slot[o], number[o]
             for turn in range(count):
                 q, c = who[turn], costs[turn]
@@ -341,7 +354,9 @@ def pass_events(
                     if not wanted:
                         continue
                 n = size[q]
-                kth, known = (ref[q, k - 1], mark[q, k - 1] & 2) if n >= k else (np.int64(-1), np.int64(0))
+                kth, known, worst = np.int64(-1), np.int64(0), 0.0
+                if n >= k:
+                    kth, known, worst = ref[q, k - 1], mark[q, k - 1] & 2, cost[q, k - 1]
                 if kind == STRICT:
                     at, size[q] = add_strict(cost, pos, ref, mark, q, n, k, c, p, r, time, key)
                 elif kind == RELAXED:
@@ -364,6 +379,7 @@ def pass_events(
                         moved += 1
                     if known and changes:
                         out_query[told], out_slot[told], out_kind[told], out_at[told] = q, kth, LEFT, e
+                        out_cost[told] = worst
                         told += 1
                         if size[q] > k and ref[q, k] == kth:
                             mark[q, k] &= ~2
@@ -378,9 +394,12 @@ def pass_events(
             if told + k > out_query.size:
                 out_query, out_slot = longer(out_query, told + k), longer(out_slot, told + k)
                 out_kind, out_at = longer(out_kind, told + k), longer(out_at, told + k)
-            told = announce(ref, mark, q, min(k, size[q]), changes, out_query, out_slot, out_kind, out_at, told, e)
+                out_cost = longer(out_cost, told + k)
+            told = announce(
+                cost, ref, mark, q, min(k, size[q]), changes, out_query, out_slot, out_kind, out_at, out_cost, told, e
+            )
     return (
         head, (cost, pos, ref, mark, size, limit, threshold, due, heap_key, heap_row, heap),
         (f_cost, f_pos, f_ref, f_mark, f_size, f_limit, f_threshold, f_due, f_heap_key, f_heap_row, f_heap),
-        (out_query[:told], out_slot[:told], out_kind[:told], out_at[:told]),
+        (out_query[:told], out_slot[:told], out_kind[:told], out_at[:told], out_cost[:told]),
     )  # fmt: skip
