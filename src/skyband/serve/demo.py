@@ -30,12 +30,13 @@ DELAY = 2  # seconds by which trades may be late
 TICK = 0.5
 RATE = 2_000.0
 WINDOW = Window("1 minute", slide="2 seconds")
-QUERIES = tuple(replace(query, window=WINDOW) for query in TIMED)
 WATCHED = Query(
     "talk of the town", k=10, score="watchers * abs(price / open - 1)", window=WINDOW,
     join=Join("watchers", budget=8, default=0),
 )  # fmt: skip
 """Joined with a service that knows how many people watch a symbol, and may be asked for eight symbols an answer."""
+_STREAM_ONLY = [replace(query, window=WINDOW) for query in TIMED]
+QUERIES = (*_STREAM_ONLY[:2], WATCHED, *_STREAM_ONLY[2:])
 
 
 @contextmanager
@@ -57,7 +58,7 @@ def market(engine: str, seed: int, console: Console) -> Iterator[Served]:
         stopping = threading.Event()
         if engine == "local":
             served: Served = LocalStream(
-                [*QUERIES[:2], WATCHED, *QUERIES[2:]], _trades(seed, stopping), schema=SCHEMA, source=SOURCE,
+                QUERIES, _trades(seed, stopping), schema=SCHEMA, source=SOURCE,
                 delay=DELAY * 1_000_000, services={"watchers": watchers}, stopping=stopping,
             )  # fmt: skip
         else:
@@ -95,7 +96,7 @@ def _on_spark(seed: int, stopping: threading.Event, stack: ExitStack, console: C
     recorder = Recorder()
     handle = start(
         reader.parquet(str(trades)), QUERIES, time=SOURCE.time, id=SOURCE.id, watermark=f"{DELAY} seconds",
-        sink=recorder, checkpoint=folder / "checkpoint",
+        sink=recorder, checkpoint=folder / "checkpoint", services={"watchers": watchers},
     )  # fmt: skip
     writing = threading.Thread(target=_write, args=(_trades(seed, stopping), folder, trades), daemon=True)
     stack.callback(writing.join)

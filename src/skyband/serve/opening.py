@@ -82,6 +82,7 @@ def on_spark(given: Input, checkpoint: Path | None, master: str | None, console:
         handle = start(
             frame, given.queries, time=source.time, id=source.id, time_unit=source.time_unit, sink=recorder,
             watermark=given.watermark, checkpoint=checkpoint, algorithm=given.algorithm,
+            services=given.services,
         )  # fmt: skip
         served = SparkStream(handle, recorder)
         stack.callback(served.close)

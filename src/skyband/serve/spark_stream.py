@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from skyband.answer import Moment, Row, moment_of
 from skyband.monitor import Monitor
 from skyband.query import Query
+from skyband.remotes import Remote
 from skyband.serve.streams import SPENT, UNREAD, Look, Numbers, Running, Standing
 from skyband.spark.control import Control
 from skyband.spark.handle import Handle
@@ -45,16 +46,14 @@ class SparkStream:
         A `Handle` for a stream in this process, a `Control` for one elsewhere.
     recorder
         The stream's sink, where it is one.
-    services
-        With what queries may be joined.
     """
 
     engine = "spark"
 
-    def __init__(self, control: Control, recorder: Recorder | None = None, services: Collection[str] = ()) -> None:
+    def __init__(self, control: Control, recorder: Recorder | None = None) -> None:
         self.control, self.recorder = control, recorder
         self.schema, self.source = control.checkpoint.schema(), control.source
-        self.fixed, self.services = control.fixed, tuple(services)
+        self.fixed, self.services = control.fixed, control.checkpoint.services()
         self.algorithm = str(control.checkpoint.identity["algorithm"])
         self.register, self.unregister = control.register, control.unregister
         self.pause, self.resume, self.explain = control.pause, control.resume, control.explain
@@ -65,7 +64,8 @@ class SparkStream:
     def plan(self, *queries: Query) -> str:
         """Refuse queries that could not be registered; say of others which of them share what."""
         self.control.check(*queries)
-        return Monitor(queries, algorithm=self.algorithm).explain()
+        nobody = dict.fromkeys(self.services, Remote(lambda _: {}))  # for a plan, none need be asked
+        return Monitor(queries, algorithm=self.algorithm, services=nobody).explain()
 
     def look(self) -> Look | None:
         """Return what is new; None where nothing is."""
