@@ -23,7 +23,7 @@ function score(value) {
 
 function span(seconds) {
   const size = Math.abs(seconds);
-  if (size < 10) return `${seconds.toFixed(1)} s`;
+  if (size < 10 && !Number.isInteger(seconds)) return `${seconds.toFixed(1)} s`;
   if (size < 120) return `${Math.round(seconds)} s`;
   if (size < 7200) return `${Math.round(seconds / 60)} min`;
   return size < 172800 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} d`;
@@ -277,6 +277,7 @@ function follow(entries) {
 }
 
 function numbers(now) {
+  newest = now;
   const tile = (name) => $(`[data-number=${name}]`), set = (name, text) => { $("dd", tile(name)).textContent = text; };
   const known = now.rows_per_second !== null && now.rows_per_second !== undefined;
   speeds.push(known ? now.rows_per_second : null);
@@ -311,10 +312,10 @@ function meter(tile, part, all) {
 // ---- The connection: reconnects by itself, and says so.
 
 const LIVE = {
-  running: "live", elsewhere: "live, runs in another process", ended: "the stream has ended",
+  running: "live", elsewhere: "runs elsewhere", ended: "the stream has ended",
   failed: "the stream has failed; the server's log says why", connecting: "connecting", lost: "reconnecting",
 };
-let connection = null, alarm = 0, again = 0, wait = 500;
+let connection = null, newest = {}, alarm = 0, again = 0, wait = 500;
 
 function standing(state) {
   const live = $("#live");
@@ -323,6 +324,13 @@ function standing(state) {
   $("span", live).textContent = LIVE[state] || state;
   say(LIVE[state] || state);
 }
+
+// Of a stream in another process one only knows when it was last heard of.
+setInterval(() => {
+  if ($("#live").dataset.state !== "elsewhere") return;
+  const since = newest.last_batch ? Math.max(0, (Date.now() - Date.parse(newest.last_batch)) / 1000) : null;
+  $("#live span").textContent = since === null ? "no batch yet" : `last batch ${span(Math.round(since))} ago`;
+}, 1000);
 
 function heard() {
   wait = 500;
