@@ -66,7 +66,7 @@ def shown(answers: Any) -> list[tuple[int, int, list[tuple[Any, float]]]]:
 @pytest.mark.parametrize("policy", ["WSJ-LRU", "AT-ASM"])
 def test_with_no_bound_answers_are_those_of_the_oracle(case: str, policy: str) -> None:
     score, meaning, keep = CASES[case]
-    for seed in range(6):
+    for seed in range(4):
         rng = random.Random(seed)
         on = rng.choice([None, "home"])
         values: Mapping[Any, float] = BY_ID if on is None else BY_HOME
@@ -133,7 +133,7 @@ POLICIES = ["WST", "WSJ-RND", "WSJ-LRU", "WSJ-WBM", "AT-TSM", "AT-BSM", "AT-LRU"
 @pytest.mark.parametrize("score", ["count(*) + value", "x + value"])
 def test_the_cut_into_batches_does_not_matter_and_budgets_hold(policy: str, score: str) -> None:
     query = joined(score=score, join={"policy": policy})
-    for seed in range(2):
+    for seed in range(1):
         stream, tables, services = oracle.events(seed), [], []
         for rows in (7, 40, 1000):
             services.append(Changing())
