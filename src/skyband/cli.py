@@ -340,12 +340,14 @@ def demo(
 @app.command()
 @careful
 def bench(
-    name: Annotated[str, typer.Argument(help="Which benchmark: core, spark, mtops or stkqf.")],
+    name: Annotated[str, typer.Argument(help="Which benchmark: core, spark, mtops, stkqf, acquatop or filter.")],
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder for generated input; for mtops and stkqf that of the recorded data sets."),
+        typer.Option(help="Folder for generated input; for experiments of papers that of the recorded data sets."),
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="Folder for the results.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder for the results, or FILE.csv for the rows.")] = None,
+    experiment: Annotated[str | None, typer.Option(help="Only this one, into --output FILE.csv.")] = None,
+    variant: Annotated[list[str] | None, typer.Option(help="Another way to run it; may be repeated.")] = None,
     full: Annotated[bool, typer.Option("--full", help="All sizes; takes long.")] = False,
     smoke: Annotated[bool, typer.Option("--smoke", help="Seconds only, to see that it works.")] = False,
 ) -> None:
@@ -355,7 +357,8 @@ def bench(
         raise InputError(msg)
     try:
         benchmarks = importlib.import_module("skyband.bench")
-        benchmarks.run(name, data=data, output=output, full=full, smoke=smoke)
+        chosen = {"experiment": experiment, "variants": variant or ()}
+        benchmarks.run(name, data=data, output=output, full=full, smoke=smoke, **chosen)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("skyband"):
             raise

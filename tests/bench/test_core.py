@@ -51,6 +51,7 @@ def test_the_machine_is_described(smoke: tuple[bench.Outcome, str]) -> None:
 
 
 def test_the_page_shows_every_target_and_plot(smoke: tuple[bench.Outcome, str]) -> None:
+    assert smoke[0].page
     page = smoke[0].page.read_text()
     assert "its figures mean nothing" in page
     assert all(target.text in page for target in smoke[0].targets)

@@ -74,6 +74,7 @@ def test_all_algorithms_agreed(smoke: tuple[str, bench.Outcome]) -> None:
 
 def test_the_page_shows_every_section_target_and_plot(smoke: tuple[str, bench.Outcome]) -> None:
     name, outcome = smoke
+    assert outcome.page is not None
     page, made = outcome.page.read_text(), report.page_of(name)
     assert outcome.page == outcome.csv.parent / "experiments" / f"{name}.md"
     assert "its figures mean nothing" in page
@@ -89,6 +90,7 @@ def test_the_page_shows_every_section_target_and_plot(smoke: tuple[str, bench.Ou
 
 
 def test_what_a_paper_says_stands_beside_ours(smoke: tuple[str, bench.Outcome]) -> None:
+    assert smoke[1].page is not None
     page = smoke[1].page.read_text()
     said = {"mtops": ("| 330 |", "| 194 |", "| 30 to 40 |"), "stkqf": ("| 28 |", "| 50 |", "| stable |")}
     assert all(figure in page for figure in said[smoke[0]])

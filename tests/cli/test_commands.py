@@ -139,7 +139,8 @@ def test_bench_calls_the_benchmark_with_its_options(
     monkeypatch.setitem(sys.modules, "skyband.bench", fake)
     result = invoke("bench", "core", "--data", tmp_path, "--smoke")
     assert result.exit_code == 0, result.output
-    assert called == [("core", {"data": tmp_path, "output": None, "full": False, "smoke": True})]
+    usual = {"data": tmp_path, "output": None, "full": False, "smoke": True, "experiment": None, "variants": ()}
+    assert called == [("core", usual)]
     assert "choose one" in invoke("bench", "core", "--full", "--smoke").stderr
 
 

@@ -166,7 +166,7 @@ def timed(job: Job) -> tuple[float, Any]:
     return time.perf_counter() - began, result
 
 
-def write_rows(rows: Sequence[Row] | Sequence[Cell], path: Path) -> None:
+def write_rows(rows: Sequence[Any], path: Path) -> None:
     """Write rows as CSV, without the columns that are empty in all of them."""
     lines = [asdict(row) for row in rows]
     names = [field.name for field in fields(rows[0]) if any(line[field.name] is not None for line in lines)]
@@ -177,7 +177,7 @@ def write_rows(rows: Sequence[Row] | Sequence[Cell], path: Path) -> None:
 
 
 def read_rows(path: Path, kind: type[Any] = Row) -> list[Any]:
-    """Read rows of a kind, `Row` or `Cell`, back from CSV."""
+    """Read rows of a kind, `Row`, `Cell` or another dataclass, back from CSV."""
     kinds = get_type_hints(kind)
     with path.open(newline="") as file:
         return [
@@ -190,4 +190,6 @@ def _value(text: str, kind: Any) -> Any:
         return text
     if text == "":
         return None
+    if kind == str | None:
+        return text
     return int(text) if kind in (int, int | None) else float(text)

@@ -50,11 +50,11 @@ def listing(*columns: str) -> Callable[[Sequence[Row]], Table]:
 
 @dataclass(frozen=True)
 class Section:
-    """One section of a page: what it shows, of which rows, as a picture and as a table."""
+    """One section of a page: what it shows, of which rows, as a picture (where there is one) and as a table."""
 
     title: str
     text: str
-    plot: Plot
+    plot: Plot | None
     shows: Callable[[Any], bool]
     table: Callable[[Sequence[Any]], Table] = field(default_factory=listing)
 
@@ -63,7 +63,7 @@ class Section:
 class Page:
     """What a benchmark's page says beside the figures; its sections are named as their pictures.
 
-    `pictures` is the folder of these, beside the page; `rows` is what the rows are, `Row` or `Cell`.
+    `pictures` is the folder of these, beside the page; `rows` is what the rows are: `Row`, `Cell` or another dataclass.
     """
 
     file: str
@@ -134,10 +134,12 @@ def _section(name: str, section: Section, rows: Sequence[Any], folder: Path) -> 
     shown = [row for row in rows if section.shows(row)]
     if not shown:
         return ""
-    path = folder / f"{name}.svg"
-    plots.draw(section.plot, shown, path)
-    picture = f"![{section.title}]({folder.name}/{path.name})"
-    return f"## {section.title}\n\n{section.text}\n\n{picture}\n\n{_table(*section.table(shown))}"
+    parts = [f"## {section.title}", section.text]
+    if section.plot is not None:
+        path = folder / f"{name}.svg"
+        plots.draw(section.plot, shown, path)
+        parts.append(f"![{section.title}]({folder.name}/{path.name})")
+    return "\n\n".join([*parts, _table(*section.table(shown))])
 
 
 def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

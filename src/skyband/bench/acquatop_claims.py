@@ -1,0 +1,145 @@
+"""What the paper on AcquaTop finds, Tables 6 and 7, and the same from our rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from skyband.bench.acquatop import Quality
+from skyband.bench.remote_page import GAIN, each
+from skyband.bench.report import Table
+from skyband.bench.targets import Target
+
+Key = tuple[str, int, int, int, int]
+Metric = Callable[[Quality], float]
+METRICS: dict[str, Metric] = {
+    "nDCG": lambda row: row.ndcg,
+    "nDCG of the figures": lambda row: row.ndcg_compat,
+    "precision": lambda row: row.precision,
+}
+ASIDE = ("AT-ASM", GAIN)
+SCARCE = 5
+# Of each comparison and metric, for experiments 1 to 4: the largest and the smallest improvement, in percent.
+TABLE_6 = {
+    ("AT-TSM", "WSJ-WBM", "nDCG of the figures"): ((11.68, -3.58), (18.28, 2.75), (11.68, 0.2), (11.71, 10.05)),
+    ("AT-TSM", "WSJ-WBM", "precision"): ((19.16, -3.76), (10.22, -2.35), (18.04, -10.26), (18.3, 9.06)),
+    ("AT-TSM", "WSJ-LRU", "nDCG of the figures"): ((14.22, -1.76), (20.87, 2.57), (11.46, 0.07), (11.46, 3.65)),
+    ("AT-TSM", "WSJ-LRU", "precision"): ((8.27, -2.69), (11.94, -1.04), (5.06, -23.72), (5.29, -1.87)),
+    ("AT-BSM", "WSJ-WBM", "nDCG of the figures"): ((11.7, 2.76), (11.86, 0.75), (11.7, -0.29), (11.72, 4.39)),
+    ("AT-BSM", "WSJ-WBM", "precision"): ((19.39, 1.44), (14.99, 1.47), (18.5, 2.8), (18.5, 5.47)),
+    ("AT-BSM", "WSJ-LRU", "nDCG of the figures"): ((9.1, 0.68), (13.27, 0.65), (5.58, -0.34), (10.71, 3.65)),
+    ("AT-BSM", "WSJ-LRU", "precision"): ((11.95, 0.55), (16.78, 2.83), (5.47, -8.59), (9.06, -1.87)),
+}
+
+
+def points(rows: Sequence[Quality], metric: Metric, experiments: str = "1234") -> dict[Key, dict[str, float]]:
+    """Return for each point of the grid every policy's median over the draws."""
+    found: dict[Key, dict[str, list[float]]] = {}
+    for row in rows:
+        if row.experiment in tuple(experiments):
+            key = (row.experiment, row.ch, row.k, row.n, row.budget)
+            found.setdefault(key, {}).setdefault(row.policy, []).append(metric(row))
+    return {key: {policy: float(np.median(values)) for policy, values in by.items()} for key, by in found.items()}
+
+
+def best_of(cell: dict[str, float]) -> tuple[str, float]:
+    """Return the best policy of a point, AT-ASM and ours aside, and its figure."""
+    name = max((policy for policy in cell if policy not in ASIDE), key=lambda policy: cell[policy])
+    return name, cell[name]
+
+
+def _named(key: Key) -> str:
+    return "experiment {}, CH = {}, K = {}, N = {}, B = {}".format(*key)
+
+
+def judge(rows: Sequence[Quality]) -> list[Target]:
+    """Return what is promised of AT-GAIN: nowhere behind the best of the others, ahead where budget is scarce."""
+    targets = []
+    for title, metric in METRICS.items():
+        leads = {key: (cell[GAIN] - best_of(cell)[1], best_of(cell)[0]) for key, cell in points(rows, metric).items()}
+        for what, limit, some in (
+            (f"in all {len(leads)} points", 0.0, leads),
+            (
+                f"with a budget of {SCARCE} or less",
+                0.0,
+                {key: lead for key, lead in leads.items() if key[-1] <= SCARCE},
+            ),
+        ):
+            if some:
+                worst = min(some, key=lambda key: some[key][0])
+                where = f"{_named(worst)}: {some[worst][1]}"
+                text = f"{what}: {title} of {GAIN} less that of the best other, the least ({where})"
+                targets.append(Target(text, some[worst][0], limit, at_least=True))
+    return targets
+
+
+def table_6(rows: Sequence[Quality]) -> Table:
+    """Put the improvements of Table 6 beside ours."""
+    head = ("comparison", "metric", "experiment", "paper: max %", "here: max %", "paper: min %", "here: min %")
+    lines = []
+    for (ours, theirs, title), papers in TABLE_6.items():
+        for number, (most, least) in enumerate(papers, 1):
+            cells = points(rows, METRICS[title], str(number)).values()
+            better = [100 * (cell[ours] / cell[theirs] - 1) for cell in cells]
+            if better:
+                figures = (f"{most:.2f}", f"{max(better):.2f}", f"{least:.2f}", f"{min(better):.2f}")
+                lines.append((f"{ours} / {theirs}", title, str(number), *figures))
+    return head, lines
+
+
+# Table 7.
+
+_SPOKEN = {"1": "B", "2": "CH", "3": "K", "4": "N"}
+_PLACE = {"1": 4, "2": 1, "3": 2, "4": 3}
+_HYPOTHESES = (
+    ("Hp.1", "1", "nDCG of the figures", "AT-TSM", "for B > 3"),
+    ("Hp.1", "1", "precision", "AT-BSM", "for all B"),
+    ("Hp.2", "2", "nDCG of the figures", "AT-TSM", "for all CH"),
+    ("Hp.2", "2", "precision", "AT-BSM", "for all CH"),
+    ("Hp.3", "3", "nDCG of the figures", "AT-TSM", "for all K"),
+    ("Hp.3", "3", "precision", "AT-BSM", "for K < 7"),
+    ("Hp.3", "3", "precision", "WSJ-LRU", "for K ≥ 10"),
+    ("Hp.4", "4", "nDCG of the figures", "AT-TSM", "for all N"),
+    ("Hp.4", "4", "precision", "AT-BSM", "for all N"),
+)
+
+
+def table_7(rows: Sequence[Quality]) -> Table:
+    """Say for each hypothesis where the paper's policy is the best of the published ones here, and who is elsewhere."""
+    lines = []
+    for hypothesis, number, title, policy, where in _HYPOTHESES:
+        cells = points(rows, METRICS[title], number)
+        if not cells:
+            continue
+        winners: dict[str, list[str]] = {}
+        for key, cell in cells.items():
+            value = f"{key[_PLACE[number]]}" + (f" (B = {key[-1]})" if number in "34" else "")
+            winners.setdefault(best_of(cell)[0], []).append(value)
+        mine = winners.pop(policy, [])
+        behind = [100 * (cell[policy] / best_of(cell)[1] - 1) for cell in cells.values()]
+        here = f"best at {_SPOKEN[number]} = {', '.join(mine)}" if mine else "nowhere the best"
+        others = "; ".join(f"{name} at {', '.join(values)}" for name, values in winners.items())
+        lines.append((hypothesis, title, f"{policy} {where}", here, others, f"{min(behind):.1f} %"))
+    return ("", "metric", "the paper's best", "here", "best elsewhere", "furthest behind the best"), lines
+
+
+def gain_table(rows: Sequence[Quality]) -> Table:
+    """List AT-GAIN at each point beside the best other policy, and without savings."""
+    strict = [row for row in rows if row.experiment.endswith("strict")]
+    names = each(METRICS)
+    head = ["experiment", "CH", "K", "N", "B"]
+    for title in names:
+        head += [f"{title}: best other", GAIN, "without savings"]
+    cells = {title: points(rows, METRICS[title]) for title in names}
+    lines = []
+    for key in cells[names[0]]:
+        figures: list[str] = []
+        for title in names:
+            best, value = best_of(cells[title][key])
+            alike = [METRICS[title](r) for r in strict if (r.experiment[0], r.ch, r.k, r.n, r.budget) == key]
+            ours = cells[title][key][GAIN]
+            mark = f"**{ours:.2f}**" if ours >= value else f"{ours:.2f}"
+            figures += [f"{best} {value:.2f}", mark, f"{np.median(alike):.2f}" if alike else ""]
+        lines.append([*(str(part) for part in key), *figures])
+    return head, lines
