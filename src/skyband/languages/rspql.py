@@ -10,10 +10,12 @@ from rdflib import Variable
 from skyband.errors import LanguageError, QueryError
 from skyband.expressions.tree import Column, Node, to_sql
 from skyband.join import Join
-from skyband.languages.clauses import PART_NAMESPACE, Part, Statement, statements
+from skyband.languages.clauses import PART_NAMESPACE, statements
 from skyband.languages.mapping import Mapping
-from skyband.languages.patterns import Match, Path, Patterns, both, needed, present
+from skyband.languages.matches import Match, both, needed, present
+from skyband.languages.patterns import Path, Patterns
 from skyband.languages.sparql import algebra
+from skyband.languages.statement import Part, Statement
 from skyband.languages.terms import Terms
 from skyband.query import LARGEST_K, Order, Query
 

@@ -13,7 +13,8 @@ from pyparsing import ParseBaseException, ParserElement
 from rdflib.plugins.sparql.algebra import translateQuery
 from rdflib.plugins.sparql.parser import QueryUnit
 
-from skyband.languages.clauses import KEYWORDS, Statement
+from skyband.languages.clauses import KEYWORDS
+from skyband.languages.statement import Statement
 
 _reached: list[tuple[int, str]] = []  # what the watched grammar did not find, and where
 _watching = Lock()

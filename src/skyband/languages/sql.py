@@ -9,23 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, ClassVar, NoReturn
+from typing import NoReturn
 
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
-from sqlglot.tokens import Token, TokenType
 
 from skyband.durations import microseconds
 from skyband.errors import LanguageError, QueryError
-from skyband.expressions.parse import Dialect, Reader, position
+from skyband.expressions.parse import position
 from skyband.expressions.tree import Column, Node, to_sql
+from skyband.languages.sql_text import WINDOWS, SqlDialect, SqlText
 from skyband.query import LARGEST_K, Query, Window
 
 MAX_LENGTH = 20_000
 _LEXED = re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`[^`]*`|.""", re.DOTALL)
 _EVERY_ANSWER_HAS = ("window_start", "window_end", "window_time")
-_WINDOWS = "HOP(trades, ts, INTERVAL 10 MINUTES, INTERVAL 1 HOUR) or TUMBLE(trades, ts, INTERVAL 1 HOUR)"
 _CLAUSES = {
     "with_": "WITH", "distinct": "DISTINCT", "joins": "JOIN", "group": "GROUP BY", "having": "HAVING",
     "qualify": "QUALIFY", "offset": "OFFSET", "laterals": "LATERAL VIEW", "windows": "WINDOW", "hint": "a hint",
@@ -56,25 +53,18 @@ class Selected:
     id: str | None
 
 
-class _Dialect(Dialect):
-    class Parser(Dialect.Parser):
-        STATEMENT_PARSERS: ClassVar[dict[Any, Any]] = {
-            TokenType.CREATE: Spark.Parser.STATEMENT_PARSERS[TokenType.CREATE]
-        }
-
-
 def read(text: str, name: str) -> list[Selected]:
     """Read all queries of a text; `name` is that of a single one without a name of its own."""
-    reader = _Text(text)
+    reader = SqlText(text)
     if len(text) > MAX_LENGTH:
         reader.fail(f"the text has {len(text):,} characters; at most {MAX_LENGTH:,} are allowed")
     if (half := next((place for place, sign in enumerate(text) if "\ud800" <= sign <= "\udfff"), None)) is not None:
-        reader = _Text(text.encode(errors="replace").decode())
+        reader = SqlText(text.encode(errors="replace").decode())
         reader.fail("the text holds half a character (a lone surrogate)", half)
     try:
         if (quote := next((part for part in _LEXED.finditer(text) if part[0] in "'\"`"), None)) is not None:
             reader.fail("this quote is never closed", quote.start())
-        found = [statement for statement in reader.statements(_Dialect()) if statement is not None]
+        found = [statement for statement in reader.statements(SqlDialect()) if statement is not None]
         if not found:
             reader.fail("there is no query; write SELECT … FROM HOP(…) … ORDER BY … LIMIT 10")
         return [_Statement(reader, statement, name if len(found) == 1 else None).read() for statement in found]
@@ -82,57 +72,10 @@ def read(text: str, name: str) -> list[Selected]:
         reader.fail("the query is nested too deeply")
 
 
-class _Text(Reader):
-    """Reads the expressions of a text, and knows where they stand."""
-
-    what = "text"
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text, aggregates=False)
-        self.tokens: list[Token] = []
-
-    def after(self, place: int | None, word: str, number: int = 0) -> int | None:
-        """Return where a word stands for the first time behind a place, or for a later time."""
-        found = [token.start for token in self.tokens if token.start > (place or 0) and token.text.upper() == word]
-        return found[number] if number < len(found) else place
-
-    def fail(self, message: str, position: int | None = None) -> NoReturn:
-        """Raise the error that points to a place."""
-        raise LanguageError(message, self.text, position) from None
-
-    def checked(self, tokens: list[Token]) -> list[Token]:
-        """Take out the word TABLE, and its brackets: ``TABLE(HOP(TABLE trades, …))`` is ``HOP(trades, …)``."""
-        self.check_tokens(tokens)
-        for token, after in pairwise(tokens):  # a keyword to sqlglot, and so no name of a function
-            if token.text.upper() == "SESSION" and after.token_type is TokenType.L_PAREN:
-                self.fail(f"the window SESSION() is not supported; use {_WINDOWS}", token.start)
-        dropped: set[int] = set()
-        depth, closing = 0, set()
-        for at, token in enumerate(tokens):
-            opens = token.token_type is TokenType.L_PAREN
-            depth += opens
-            if (
-                token.token_type is TokenType.TABLE
-                and at
-                and tokens[at - 1].token_type in (TokenType.FROM, TokenType.L_PAREN)
-            ):
-                dropped.add(at)
-                if at + 1 < len(tokens) and tokens[at + 1].token_type is TokenType.L_PAREN:
-                    dropped.add(at + 1)
-                    closing.add(depth + 1)
-            if token.token_type is TokenType.R_PAREN:
-                if depth in closing:
-                    closing.remove(depth)
-                    dropped.add(at)
-                depth -= 1
-        self.tokens = [token for at, token in enumerate(tokens) if at not in dropped]
-        return self.tokens
-
-
 class _Statement:
     """One query."""
 
-    def __init__(self, text: _Text, statement: exp.Expression, name: str | None) -> None:
+    def __init__(self, text: SqlText, statement: exp.Expression, name: str | None) -> None:
         self.text, self.statement, self.name = text, statement, name
 
     def fail(self, message: str, *nodes: exp.Expression | None) -> NoReturn:
@@ -323,12 +266,12 @@ class _Statement:
         table = source and source.this
         call = table.this if isinstance(table, exp.Table) else None
         if not isinstance(call, exp.Anonymous):
-            self.fail(f"FROM wants windows: {_WINDOWS}", table or select)
+            self.fail(f"FROM wants windows: {WINDOWS}", table or select)
         if any(value for key, value in table.args.items() if key not in ("this", "alias")):
             self.fail("the windows take nothing but an alias", table)
         name, args = call.name.upper(), call.expressions
         if name not in ("HOP", "TUMBLE"):
-            self.fail(f"the window {name}() is not supported; use {_WINDOWS}", call, *args)
+            self.fail(f"the window {name}() is not supported; use {WINDOWS}", call, *args)
         least = 4 if name == "HOP" else 3
         if not least <= len(args) <= least + 1:
             wanted = f"a table, its column of time, {'a slide, ' if name == 'HOP' else ''}a size, and perhaps an offset"

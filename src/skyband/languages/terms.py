@@ -16,8 +16,9 @@ from rdflib import XSD, BNode, Literal, URIRef, Variable
 from skyband.expressions.functions import ALIASES, FUNCTIONS, MANY, OPERATORS
 from skyband.expressions.tree import FALSE, NULL, TRUE, Call, Node, Type
 from skyband.expressions.tree import Literal as Constant
-from skyband.languages.clauses import FUNCTION_NAMESPACE, Statement
+from skyband.languages.clauses import FUNCTION_NAMESPACE
 from skyband.languages.mapping import Function, last_name
+from skyband.languages.statement import Statement
 
 _SIGNS = {"=": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _BUILTINS = {

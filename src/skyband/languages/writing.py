@@ -11,7 +11,7 @@ from skyband.expressions.parse import AGGREGATES
 from skyband.expressions.tree import Call, Column, Literal, Node, Type, columns
 from skyband.languages.extents import write_window
 from skyband.languages.mapping import DEFAULT_NAMESPACE
-from skyband.languages.patterns import needed
+from skyband.languages.matches import needed
 from skyband.query import Query
 
 _KINDS = {"final": "STREAM", "entered": "ISTREAM", "left": "DSTREAM", "changes": "IDSTREAM"}
