@@ -165,6 +165,8 @@ class _Clauses:
             self.text.fail(f"{name} is not supported" + (f"; {hint}" if hint else ""), token)
         if token.kind == "prefixed" and not token.text.startswith("_:"):
             self.statement.iri(token)  # its prefix is known
+            if "\\" in token.text:
+                self.text.fail("escapes in names are not supported; write the IRI in full, in < >", token)
         if token.text == "@":
             self.text.fail("the language of a text is not supported; write the text alone", token)
         if token.kind == "string" and ("\\u" in token.text or "\\U" in token.text):

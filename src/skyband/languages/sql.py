@@ -23,6 +23,10 @@ from skyband.query import LARGEST_K, Query, Window
 MAX_LENGTH = 20_000
 _LEXED = re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`[^`]*`|.""", re.DOTALL)
 _EVERY_ANSWER_HAS = ("window_start", "window_end", "window_time")
+_ARGUMENTS = {
+    "HOP": ("DATA", "TIMECOL", "SLIDE", "SIZE", "OFFSET"),
+    "TUMBLE": ("DATA", "TIMECOL", "SIZE", "OFFSET"),
+}
 _CLAUSES = {
     "with_": "WITH", "distinct": "DISTINCT", "joins": "JOIN", "group": "GROUP BY", "having": "HAVING",
     "qualify": "QUALIFY", "offset": "OFFSET", "laterals": "LATERAL VIEW", "windows": "WINDOW", "hint": "a hint",
@@ -133,6 +137,9 @@ class _Statement:
             self.fail(
                 f"{what} wants one expression to rank by; equal scores are ranked by time, then by id", *ordered[1:]
             )
+        if isinstance(ordered[0].this, exp.Literal):
+            msg = "a number in ORDER BY, for the place of a column, is not supported; write the expression"
+            self.text.fail(msg, self.text.after(None, "ORDER BY"))
         return ordered[0]
 
     def _limit(self, select: exp.Select) -> int:
@@ -270,8 +277,9 @@ class _Statement:
         if any(value for key, value in table.args.items() if key not in ("this", "alias")):
             self.fail("the windows take nothing but an alias", table)
         name, args = call.name.upper(), call.expressions
-        if name not in ("HOP", "TUMBLE"):
+        if name not in _ARGUMENTS:
             self.fail(f"the window {name}() is not supported; use {WINDOWS}", call, *args)
+        args = self._in_order(name, args)
         least = 4 if name == "HOP" else 3
         if not least <= len(args) <= least + 1:
             wanted = f"a table, its column of time, {'a slide, ' if name == 'HOP' else ''}a size, and perhaps an offset"
@@ -285,6 +293,18 @@ class _Statement:
             return stream, time, Window(lengths[0], slide=slide, offset=lengths[1] if len(lengths) > 1 else 0)
         except QueryError as error:
             self.fail("; ".join(error.problems), call, *args)
+
+    def _in_order(self, name: str, args: list[exp.Expression]) -> list[exp.Expression]:
+        """Put arguments that have names, as ``SIZE => INTERVAL 1 HOUR``, into their places."""
+        if not any(isinstance(arg, exp.Kwarg) for arg in args):
+            return args
+        given = {arg.this.name.upper(): arg.expression for arg in args if isinstance(arg, exp.Kwarg)}
+        names = [one for one in _ARGUMENTS[name] if one in given]
+        if len(given) < len(args) or len(names) < len(given) or names != list(_ARGUMENTS[name])[: len(names)]:
+            self.fail(
+                f"{name}() takes the names {', '.join(_ARGUMENTS[name])}, of which the last may be left out", *args
+            )
+        return [given[one] for one in names]
 
     def _identifier(self, node: exp.Expression, what: str) -> str:
         name = _name(node)

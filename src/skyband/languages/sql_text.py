@@ -12,6 +12,7 @@ from skyband.errors import LanguageError
 from skyband.expressions.parse import Dialect, Reader
 
 WINDOWS = "HOP(trades, ts, INTERVAL 10 MINUTES, INTERVAL 1 HOUR) or TUMBLE(trades, ts, INTERVAL 1 HOUR)"
+_BEFORE_TABLE = (TokenType.FROM, TokenType.L_PAREN, TokenType.FARROW)
 
 
 class SqlDialect(Dialect):
@@ -54,11 +55,7 @@ class SqlText(Reader):
         for at, token in enumerate(tokens):
             opens = token.token_type is TokenType.L_PAREN
             depth += opens
-            if (
-                token.token_type is TokenType.TABLE
-                and at
-                and tokens[at - 1].token_type in (TokenType.FROM, TokenType.L_PAREN)
-            ):
+            if token.token_type is TokenType.TABLE and at and tokens[at - 1].token_type in _BEFORE_TABLE:
                 dropped.add(at)
                 if at + 1 < len(tokens) and tokens[at + 1].token_type is TokenType.L_PAREN:
                     dropped.add(at + 1)

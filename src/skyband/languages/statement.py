@@ -78,4 +78,4 @@ class Statement:
         prefix, _, local = token.text.partition(":")
         if prefix not in self.prefixes:
             self.text.fail(f"the prefix {prefix + ':'!r} is not declared; write PREFIX {prefix}: <…> above", token)
-        return self.prefixes[prefix] + local.replace("\\", "")
+        return self.prefixes[prefix] + local
