@@ -199,7 +199,7 @@ CLOSING = """\
 - **WSJ-WBM and the formula.** ACQUA ranks expired ids by how many answers a refresh will serve, V = ceil((best
   before + I - now) / slide). Read with I as the plain mean time between changes, V falls with every window that an
   id stays stale, until it is negative: the ids that change most are put last, and are never refreshed again.
-  WSJ-WBM then is about as good as chance, and worse with windows of ten minutes. The paper calls I(t) what is left
+  WSJ-WBM then is worse than WSJ-RND, with windows of 100 s and of ten minutes. The paper calls I(t) what is left
   until the *next* expiration. So read, as here, V counts from now, and WSJ-WBM is where the paper has it.
 - **Ten minutes.** With windows of ten minutes, as in the paper's listing, there are three times as many users in a
   window, and the paper's findings do not come out: WSJ-LRU is then the best of those without .F, and Filter Update
