@@ -26,13 +26,16 @@ from skyband.local import run
 from skyband.monitor import Monitor
 from skyband.query import Query, Window
 from skyband.remotes import Remote
+from skyband.scoring import AttributeDistance, Distance, WeightedSum
 from skyband.stats import Stats
+from skyband.subscription import Subscription
+from skyband.subscriptions import Subscriptions
 
 __version__ = "0.1.0"
 __all__ = [
-    "ALGORITHMS", "Answer", "Answers", "Change", "InputError", "Join", "LanguageError", "Mapping", "Monitor", "Query",
-    "QueryError", "Remote", "Row", "SkybandError", "SnapshotError", "Stats", "Window", "parse", "parse_sql", "run",
-    "to_rspql",
+    "ALGORITHMS", "Answer", "Answers", "AttributeDistance", "Change", "Distance", "InputError", "Join", "LanguageError",
+    "Mapping", "Monitor", "Query", "QueryError", "Remote", "Row", "SkybandError", "SnapshotError", "Stats",
+    "Subscription", "Subscriptions", "WeightedSum", "Window", "parse", "parse_sql", "run", "to_rspql",
 ]  # fmt: skip
 
 

@@ -43,6 +43,13 @@ class Segment(NamedTuple):
     high: FloatArray
 
 
+class Clock(NamedTuple):
+    """When events come where time passes at other turns too: at which turn each, and the moment of each turn."""
+
+    turn_of: IntArray
+    moments: IntArray
+
+
 class Blocks(Skybands):
     """Rows of relaxed k-skybands, behind two blocks of recent events that all queries share.
 
@@ -73,11 +80,15 @@ class Blocks(Skybands):
 
     def pass_over(
         self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray, time: IntArray, key: IntArray,
-        passed: int = -NOBODY,
+        passed: int = -NOBODY, clock: Clock | None = None,
     ) -> Reports:  # fmt: skip
-        """Take in events, in order of arrival, then let time pass; return what became of the top k of each query."""
+        """Take in events, in order of arrival, then let time pass; return what became of the top k of each query.
+
+        With a clock, time passes at other turns too, and reports say at which turn.
+        """
         n = len(position)
-        moments = np.maximum.accumulate(np.concatenate([[self.passed], position, [passed]]))[1:]
+        turn_of, moments = clock or Clock(np.arange(n), position.astype(np.int64))
+        moments = np.maximum.accumulate(np.concatenate([[self.passed], moments, [passed]]))[1:]
         if not len(self.used):
             self.numbers, self.passed = self.numbers + n, int(moments[-1])
             nothing = np.empty(0, np.int64)
@@ -85,16 +96,16 @@ class Blocks(Skybands):
         x, position = np.ascontiguousarray(x, np.float64), position.astype(np.int64)
         found, begin, end = [], 0, -1
         while end < n:
-            end = self._fitting(moments[:n], begin)
+            end = self._fitting(moments[turn_of], begin)
             if begin == end < n:
                 self._close(time, key)
                 continue
             piece = slice(begin, end)
-            ends_at = moments[-1] if end == n else moments[end - 1]
-            reports = self._pass(
-                x[piece], position[piece], slots[piece], np.append(moments[piece], ends_at), time, key
-            )  # fmt: skip
-            found.append(reports._replace(at=reports.at + begin))
+            turns = slice(turn_of[begin] if begin else 0, turn_of[end] if end < n else len(moments) - 1)
+            until = moments[-1:] if end == n else moments[turns.stop - 1 : turns.stop]
+            clock = Clock(turn_of[piece] - turns.start, np.concatenate([moments[turns], until]))
+            reports = self._pass(x[piece], position[piece], slots[piece], clock, time, key)
+            found.append(reports._replace(at=reports.at + turns.start))
             begin = end
         return Reports(*map(np.concatenate, zip(*found, strict=True)))
 
@@ -107,14 +118,14 @@ class Blocks(Skybands):
         return min(max(end, begin + max(LEAST - held, 0)), begin + MOST - held, len(moments))
 
     def _pass(
-        self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray, moments: IntArray, time: IntArray,
+        self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray, clock: Clock, time: IntArray,
         key: IntArray,
     ) -> Reports:  # fmt: skip
-        """Take in events that the last block has room for; time passes to the last of the moments."""
+        """Take in events that the last block has room for; time passes to the last moment of the clock."""
         now, first = self.passed, self.numbers
         kept, rows = self._behind_held(x, position, slots)
         self.held = tuple(rows) if kept else tuple(column.copy() for column in rows)  # trees have an order of their own
-        new = (x, position, slots.astype(np.int64), moments)
+        new = (x, position, slots.astype(np.int64), *clock)
         self._plant(kept)
         found: list[tuple[npt.NDArray[Any], ...]] = []
         room = REPORTS + 2 * int(self.k[self.used].max(initial=0))
@@ -128,7 +139,7 @@ class Blocks(Skybands):
             return why, turn, skip
 
         self._side_by_side(run, len(position))
-        self.passed = int(moments[-1])
+        self.passed = int(clock.moments[-1])
         self._join_small()
         return _in_order(found, self.sign)
 
@@ -207,16 +218,22 @@ class Blocks(Skybands):
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return everything but the queries as flat arrays, detached from the live ones."""
         behind = self.segments[0].end if self.before else 0
-        return {**super().state(), "blocks": np.array([behind, self.began], np.int64)}
+        order = np.argsort(self.held[3])  # as they came: trees are grown again
+        live, self.held = self.held, tuple(column[order] for column in self.held)
+        found = super().state()
+        self.held = live
+        return {**found, "blocks": np.array([behind, self.began], np.int64)}
 
     def load(self, state: dict[str, npt.NDArray[Any]]) -> None:
         """Take over what `state` returned, for the same queries, added in the order of their rows."""
         super().load(state)
         behind, self.began = state["blocks"].tolist()
         events, self.segments, self.before = self.held, [], int(behind > 0)
+        self.held = tuple(column[:0] for column in events)
         for begin, end in ((0, behind), (behind, len(events[1]))):
             if begin < end:
-                self.held = tuple(column[:end].copy() for column in events)
+                new = [column[begin:end] for column in events]
+                self.held = tuple(map(np.concatenate, zip(self.held, new, strict=True)))
                 self._plant(begin)
 
 

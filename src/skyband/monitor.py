@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from skyband import algorithms, snapshot
 from skyband.answer import Answers, Block
-from skyband.errors import InputError, QueryError, TooManyWindows
+from skyband.errors import InputError, QueryError, SnapshotError, TooManyWindows
 from skyband.explain import explain
 from skyband.group import Group
 from skyband.intake import Ranking, Seen
@@ -525,6 +525,9 @@ class Monitor:
         [5.0]
         """
         meta, tables, groups = snapshot.decode(blob)
+        if "order" not in meta:
+            msg = "this is a snapshot of subscriptions; restore it with Subscriptions.restore"
+            raise SnapshotError(msg)
         time, id_, unit = meta["source"]
         monitor = cls(
             algorithm=meta["algorithm"],

@@ -71,8 +71,8 @@ class Window:
         closed: Closed = "left",
     ) -> None:
         problems: list[str] = []
-        length, counts = _extent(size, "size", problems)
-        step, counts_too = (length, counts) if slide is None else _extent(slide, "slide", problems)
+        length, counts = extent(size, "size", problems)
+        step, counts_too = (length, counts) if slide is None else extent(slide, "slide", problems)
         shift = _checked(offset, "offset", problems)
         if not problems:
             problems += _window_problems(length, step, shift, closed, counts, counts_too)
@@ -108,7 +108,8 @@ class Window:
         }
 
 
-def _extent(value: Duration, what: str, problems: list[str]) -> tuple[int, bool]:
+def extent(value: Duration, what: str, problems: list[str]) -> tuple[int, bool]:
+    """Return how long something is, and whether that counts events; add to the problems what is wrong with it."""
     if isinstance(value, str) and (match := _COUNT.fullmatch(value)):
         return int(match[1]), True
     return _checked(value, what, problems), False

@@ -7,8 +7,8 @@ score is an expression, as in `Query`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -113,6 +113,36 @@ class AttributeDistance:
 
 
 Scoring = WeightedSum | Distance | AttributeDistance
+FAMILIES: dict[str, type[Scoring]] = {"sum": WeightedSum, "distance": Distance, "attributes": AttributeDistance}
+
+
+def as_dict(score: Scoring | str) -> dict[str, Any] | str:
+    """Return a scoring function as plain values; `from_dict` makes it again.
+
+    Examples
+    --------
+    >>> as_dict(Distance({"lat": 45.8, "lon": 16.0}))
+    {'distance': {'point': {'lat': 45.8, 'lon': 16.0}}}
+    """
+    if isinstance(score, str):
+        return score
+    kind = next(name for name, family in FAMILIES.items() if isinstance(score, family))
+    return {kind: {part.name: dict(getattr(score, part.name)) for part in fields(score)}}
+
+
+def from_dict(given: Mapping[str, Any] | str) -> Scoring | str:
+    """Make a scoring function, or leave an expression as it is."""
+    if isinstance(given, str):
+        return given
+    if len(given) != 1 or (kind := next(iter(given))) not in FAMILIES:
+        allowed = ", ".join(map(repr, FAMILIES))
+        msg = f"score is {dict(given)!r}; give an expression, or one of {allowed} with its values"
+        raise QueryError(msg)
+    known = [part.name for part in fields(FAMILIES[kind])]
+    if sorted(given[kind]) != sorted(known):
+        msg = f"the score {kind!r} has {', '.join(sorted(given[kind])) or 'nothing'}; it needs {' and '.join(known)}"
+        raise QueryError(msg)
+    return FAMILIES[kind](**given[kind])
 
 
 def _check(what: str, values: Mapping[str, float]) -> None:

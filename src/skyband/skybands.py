@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from skyband.kernels.skyband import NOBODY, PROBABLE, RELAXED, STRICT
 from skyband.kernels.topkw import COLUMN, NONE, SUM, pass_events
-from skyband.order import FloatArray, IntArray, SlotArray, rank_in_runs
+from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_runs
 from skyband.probability import candidates
 from skyband.query_grid import Grid
 
@@ -282,10 +282,12 @@ class Skybands:
 
     def kept(self) -> SlotArray:
         """Return the slots that any query, filter or the buffer refers to."""
-        parts = [self.held[2]]
-        for band in (self.band, self.strainer):
-            parts += [band[2][row, : band[4][row]] for row in self.used.tolist()]
+        parts = [self.held[2], *(band[2][self._filled(band)] for band in (self.band, self.strainer))]
         return np.unique(np.concatenate(parts)).astype(np.int32)
+
+    def _filled(self, band: tuple[Any, ...]) -> BoolArray:
+        """Return which places of a band are in use."""
+        return np.asarray(np.arange(band[0].shape[1]) < band[4][:, None])
 
     def references(self) -> int:
         """Return how many places in bands and filters are in use."""
@@ -296,9 +298,8 @@ class Skybands:
         x, position, slot, number = self.held
         self.held = (x, position, moved[slot].astype(np.int64), number)
         for band in (self.band, self.strainer):
-            for row in self.used.tolist():
-                refs = band[2][row, : band[4][row]]
-                refs[:] = moved[refs]
+            filled = self._filled(band)
+            band[2][filled] = moved[band[2][filled]]
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return everything but the queries as flat arrays, detached from the live ones."""
@@ -310,8 +311,7 @@ class Skybands:
             **{f"held_{name}": column.copy() for name, column in zip(_HELD, (position, slot, number), strict=True)},
         }
         for name, band in (("band", self.band), ("filter", self.strainer)):
-            inside = np.arange(band[0].shape[1]) < band[4][:, None]
-            inside[np.setdiff1d(np.arange(len(self.k)), self.used)] = False
+            inside = self._filled(band)
             for part, column in zip(_ENTRY, band[:4], strict=True):
                 found[f"{name}_{part}"] = column[inside]
             for part, column in zip(_ROW, band[4:8], strict=True):

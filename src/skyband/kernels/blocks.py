@@ -288,7 +288,7 @@ def sort_events(events: Any, costs: Any, n: Any) -> None:
 
 @jit
 def pass_block(
-    x: Any, position: Any, slot: Any, moments: Any, now: Any, first: Any, time: Any, key: Any,
+    x: Any, position: Any, slot: Any, turn_of: Any, moments: Any, now: Any, first: Any, time: Any, key: Any,
     functions: Any, queries: Any, band: Any, raw: Any, trees: Any, fresh: Any, turn: Any, until: Any, skip: Any,
     changes: Any, out: Any,
 ) -> Any:  # fmt: skip
@@ -298,8 +298,8 @@ def pass_block(
     ----------
     x, position, slot
         The new events, in order of arrival.
-    moments
-        Up to where time has passed at each of them, and at the end.
+    turn_of, moments
+        At which turn each of them comes; up to where time has passed at each turn, and at the end.
     now, first
         Up to where time had passed before; the number of the first event.
     time, key
@@ -313,13 +313,13 @@ def pass_block(
     fresh
         How many segments there are.
     turn, until, skip
-        Which queries, as places in the list of rows in use; which events the first of them has seen already.
+        Which queries, as places in the list of rows in use; up to which turn the first of them has come already.
     changes, out
         Whether to report also who leaves and who returns; columns of the reports.
 
     Returns
     -------
-    Why it stopped, the query to go on with, the last event that this has seen, how many reports there are.
+    Why it stopped, the query to go on with, up to which turn this has come, how many reports there are.
     """
     family, sign, point, weight, column, boxed, floor, ceiling = functions
     used, k_of, span_of, since = queries
@@ -327,7 +327,7 @@ def pass_block(
     raw_x, raw_position, raw_slot, raw_number = raw
     low, high, segments = trees
     out_query, out_slot, out_kind, out_at, out_cost = out
-    last, end, room, told = position.size, moments[position.size], cost.shape[1], 0
+    last, end, room, told = moments.size - 1, moments[moments.size - 1], cost.shape[1], 0
     stack, bounds, leaf = np.empty((DEEP, 3), np.int64), np.empty(DEEP), np.empty(MANY)
     found, costs = np.empty(raw_position.size, np.int64), np.empty(raw_position.size)
     top = np.int64(1)
@@ -369,21 +369,22 @@ def pass_block(
             sizes[q] = size
             tau = lasting(cost, pos, q, size, k, end - span)
         # The new events within it, in order of arrival.
-        if (tau == np.inf and not boxed[q]) or last <= FEW:
+        begin = max(np.searchsorted(turn_of, skip + 1), since[q] - first)
+        if (tau == np.inf and not boxed[q]) or position.size <= FEW:
             held = np.int64(0)
             for i in range(size):
                 if held < k and pos[q, i] > end - span:
                     best[held] = cost[q, i]
                     held += 1
             n = scan(
-                family, sign, point, weight, column, boxed, floor, ceiling, q, k, x,
-                max(skip + 1, since[q] - first), position, end - span, best, held, found, costs, leaf,
+                family, sign, point, weight, column, boxed, floor, ceiling, q, k, x, begin, position, end - span,
+                best, held, found, costs, leaf,
             )  # fmt: skip
         else:
             _, _, n = search(
                 family, sign, point, weight, column, boxed, floor, ceiling, q, np.int64(0), tau, raw_x,
-                raw_position, raw_number, low, high, segments[fresh - 1], max(since[q], first + skip + 1), -NOBODY,
-                NOBODY, best, dominators, np.int64(0), found, costs, np.int64(0), stack, bounds, leaf,
+                raw_position, raw_number, low, high, segments[fresh - 1], first + begin, -NOBODY, NOBODY, best,
+                dominators, np.int64(0), found, costs, np.int64(0), stack, bounds, leaf,
             )  # fmt: skip
             for i in range(n):
                 found[i] = raw_number[found[i]] - first
@@ -391,7 +392,7 @@ def pass_block(
         # The replay: what leaves, leaves first, and who takes a place for a moment only is not told.
         at_event = 0
         while at_event < n or due[q] <= end:
-            e = found[at_event] if at_event < n else last
+            e = turn_of[found[at_event]] if at_event < n else last
             if due[q] <= moments[e]:
                 e = np.searchsorted(moments, due[q])
             if told + 2 * k + 1 > out_query.size:
@@ -409,8 +410,8 @@ def pass_block(
                             out_cost[told] = cost[q, i]
                             told += 1
                 size = drop_top(cost, pos, ref, mark, q, size, k, gone)
-            if at_event < n and found[at_event] == e:
-                c, p, r = costs[at_event], position[e], slot[e]
+            if at_event < n and turn_of[found[at_event]] == e:
+                c, p, r = costs[at_event], position[found[at_event]], slot[found[at_event]]
                 at_event += 1
                 if p > gone:
                     kth = np.int64(-1)

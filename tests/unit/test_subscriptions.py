@@ -1,0 +1,274 @@
+"""Subscriptions: who hears of what, as defined, whatever the algorithm, the cut and what happens in between."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import skyband as sb
+from skyband.subscriptions import find
+
+EXACT = ["blocks", "sa", "ra", "rapf", "cpm"]
+Told = tuple[int, str, str, Any]  # at which event, who, what, of which id
+
+
+def events(seed: int, n: int = 300, text: bool = False, timed: bool = True) -> pa.Table:
+    """Return events that come almost in order, some without a value."""
+    rng = np.random.default_rng(seed)
+    time = np.cumsum(rng.integers(0, 3, n)) - (rng.integers(0, 8, n) if timed else 0)
+    x, y = rng.random(n).round(2), rng.random(n).round(2)
+    ids = rng.permutation(n)
+    return pa.table({
+        "t": np.maximum(time, 0), "id": pa.array([f"e{i:03}" for i in ids]) if text else pa.array(ids),
+        "x": pa.array(x, mask=rng.random(n) < 0.05), "y": y, "kind": pa.array(rng.choice(["a", "b"], n)),
+    })  # fmt: skip
+
+
+def subscriptions(seed: int, timed: bool) -> list[sb.Subscription]:
+    rng = np.random.default_rng(seed)
+
+    def last() -> Any:
+        return int(rng.integers(5, 120)) if timed else f"{rng.integers(3, 90)} events"
+
+    def point() -> dict[str, float]:
+        return {"x": float(rng.random()), "y": float(rng.random())}
+
+    weights = {"x": 2.0, "y": 0.5}
+    box = {"x": (0.2, 0.8)}
+    make = sb.Subscription
+    return [
+        make("near", k=3, score=sb.Distance(point()), last=last(), emit="changes"),
+        make("nearer", k=2, score=sb.Distance(point()), last=last()),
+        make("far", k=2, score=sb.Distance(point()), last=last(), order="desc", emit="changes"),
+        make("one", k=4, score=sb.Distance({"y": 0.5}), last=last(), within=box, emit="changes"),
+        make("boxed", k=3, score=sb.AttributeDistance(point(), weights), last=last(), within=box, emit="changes"),
+        make("most", k=2, score=sb.WeightedSum({"x": 1.0, "y": -2.0}), last=last(), where="kind = 'a'", emit="changes"),
+        make("least", k=5, score="x * y", order="asc", last=last(), emit="changes"),
+        make("again", k=1, score="x * y", order="asc", last=last(), within={"y": (0.1, 0.9)}),
+        make("odd", k=3, score="case when kind = 'b' then y end", last=last(), emit="changes"),
+        make("some", k=2, score=sb.Distance(point()), last=last(), since=60, until=200, emit="changes"),
+    ]
+
+
+def score_of(one: sb.Subscription, row: dict[str, Any]) -> float | None:
+    """Return what an event is worth to a subscription, None where it does not count; the plain way."""
+    if one.where is not None and row["kind"] != "a":
+        return None
+    if any(row[name] is None or not low <= row[name] <= high for name, (low, high) in one.within.items()):
+        return None
+    if one.score == "x * y":
+        return None if row["x"] is None else float(row["x"] * row["y"])
+    if isinstance(one.score, str):
+        return float(row["y"]) if row["kind"] == "b" else None
+    if any(row[name] is None for name in one.score.columns):
+        return None
+    if isinstance(one.score, sb.Distance):
+        return float(np.sqrt(sum((row[name] - at) ** 2 for name, at in one.score.point.items())))
+    if isinstance(one.score, sb.WeightedSum):
+        return float(sum(row[name] * weight for name, weight in one.score.weights.items()))
+    worst = max(one.score.weights[name] * abs(row[name] - at) for name, at in one.score.point.items())
+    return float(worst)
+
+
+def truth(one: sb.Subscription, rows: list[dict[str, Any]]) -> tuple[list[Told], list[Any]]:
+    """Return from the definition what a subscription is told, and its best at the end."""
+    size, counts = one.extent
+    told: list[Told] = []
+    seen: list[tuple[int, dict[str, Any], float]] = []
+    before: list[Any] = []
+    ever: set[Any] = set()
+    now = counted = 0
+    for i, row in enumerate(rows):
+        now = max(now, row["t"])
+        if one.ends is not None and now >= one.ends:
+            return told, []
+        active = one.starts is None or now >= one.starts
+        score = score_of(one, row)
+        has_all = one.where is None or row["kind"] == "a"
+        whole = all(row[c] is not None for c in {*one.within, *looked_at(one)}) and score_defined(one, row)
+        if has_all and whole:
+            counted += 1
+            if active and score is not None:
+                seen.append((counted - 1 if counts else row["t"], row, score))
+        edge = (counted - 1 if counts else now) - size
+        inside = [each for each in seen if each[0] > edge]
+        sign = -1 if one.better == "desc" else 1
+        inside.sort(key=lambda each: (sign * each[2], -each[1]["t"], each[1]["id"]))
+        best = [each[1]["id"] for each in inside[: one.k]]
+        if one.emit == "changes":
+            told += [(i, one.name, "left", each) for each in before if each not in best]
+        for each in best:
+            if each not in before and (each not in ever or one.emit == "changes"):
+                told.append((i, one.name, "returned" if each in ever else "entered", each))
+        ever |= set(best)
+        before = best
+    return told, before
+
+
+def looked_at(one: sb.Subscription) -> tuple[str, ...]:
+    if isinstance(one.score, str):
+        return ("x", "y") if one.score == "x * y" else ()
+    return one.score.columns
+
+
+def score_defined(one: sb.Subscription, row: dict[str, Any]) -> bool:
+    return not (isinstance(one.score, str) and one.score != "x * y") or row["kind"] == "b"
+
+
+@pytest.mark.parametrize("timed", [True, False], ids=["time", "count"])
+@pytest.mark.parametrize("algorithm", EXACT)
+@pytest.mark.parametrize("seed", range(3))
+def test_everyone_is_told_what_the_definition_says(
+    seed: int, algorithm: str, timed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In any cut, with a snapshot after each push; names, scores, times and the best at the end as well."""
+    monkeypatch.setattr("skyband.blocks.LEAST", 8)
+    monkeypatch.setattr("skyband.circle.SPARE", 20)
+    table = events(seed, text=seed % 2 == 0, timed=timed)
+    everyone = subscriptions(seed, timed)
+    following = sb.Subscriptions(everyone, algorithm=algorithm, time="t", id="id", select=["kind"])
+    rng = np.random.default_rng(seed)
+    found: list[Told] = []
+    rows = table.to_pylist()
+    at = {row["id"]: row for row in rows}
+    for begin, end in pairwise([0, *sorted(rng.choice(np.arange(1, 300), 6, replace=False).tolist()), 300]):
+        notices = following.push(table.slice(begin, end - begin))
+        table_ = notices.table()
+        assert table_.num_rows == len(notices)
+        moments = np.maximum.accumulate([row["t"] for row in rows])
+        for notice in notices:
+            one = next(each for each in everyone if each.name == notice.subscription)
+            row = at[notice.id]
+            worth = score_of(one, row)
+            assert worth is not None
+            assert notice.score == pytest.approx(worth)
+            assert (notice.time, notice.values) == (row["t"], {"kind": row["kind"]})
+            found.append(
+                (
+                    int(notice.at),  # type: ignore[arg-type]
+                    notice.subscription,
+                    notice.change,
+                    notice.id,
+                )
+            )
+        following = sb.Subscriptions.restore(following.snapshot())
+    expected: list[Told] = []
+    for one in everyone:
+        told, best = truth(one, rows)
+        expected += [(int(moments[i]), *rest) for i, *rest in told]
+        if one.ends is None:
+            assert [row.id for row in following.top(one.name)] == best, one.name
+    assert sorted(found, key=str) == sorted(expected, key=str), f"seed {seed}"
+    assert [each[0] for each in found] == sorted(each[0] for each in found), "in order of what happened"
+
+
+def test_published_and_own_ways_agree_on_a_longer_stream() -> None:
+    rng = np.random.default_rng(5)
+    n = 6_000
+    table = pa.table({"t": np.arange(n), "id": np.arange(n), "x": rng.random(n), "y": rng.random(n)})
+    everyone = [
+        sb.Subscription(f"s{i}", k=5, score=sb.Distance({"x": x, "y": y}), last="1000 events")
+        for i, (x, y) in enumerate(rng.random((20, 2)).tolist())
+    ]
+    told = []
+    for algorithm in ("blocks", "rapf"):
+        following = sb.Subscriptions(everyone, algorithm=algorithm, time="t", id="id")
+        told.append([(each.at, each.subscription, each.id) for each in following.push(table)])
+    assert sorted(told[0]) == sorted(told[1])
+    assert len(told[0]) > 500
+
+
+def test_subscriptions_come_and_go() -> None:
+    following = sb.Subscriptions(time="t", id="id")
+    near = sb.Subscription("near", k=1, score=sb.Distance({"x": 0.0}), last=100)
+    assert len(following.push({"t": [1], "id": [1], "x": [0.1]})) == 0
+    following.add(near)
+    assert following.top("near") == []
+    assert [each.id for each in following.push({"t": [2], "id": [2], "x": [0.5]})] == [2], "it sees only what comes"
+    following.add(sb.Subscription("too", k=1, score=sb.Distance({"x": 1.0}), last=100, emit="changes"))
+    assert [(each.subscription, each.id) for each in following.push({"t": [3], "id": [3], "x": [0.9]})] == [("too", 3)]
+    following.remove("near")
+    assert [each.subscription for each in following.push({"t": [4], "id": [4], "x": [0.95]})] == ["too", "too"]
+    assert list(following.subscriptions) == ["too"]
+    left = following.advance(200)
+    assert [(each.change, each.id, each.at) for each in left] == [("left", 4, 200)]
+
+
+def test_times_are_times_where_they_were_given_as_such() -> None:
+    following = sb.Subscriptions(
+        [sb.Subscription("near", k=1, score=sb.Distance({"x": 0.0}), last="1 day", since=datetime(2024, 5, 1))],
+        time="ts", id="id",
+    )  # fmt: skip
+    ts = ["2024-04-30T23:59:59Z", "2024-05-01T00:00:00Z"]
+    (notice,) = following.push({"ts": ts, "id": ["a", "b"], "x": [0.0, 1.0]})
+    assert (notice.id, notice.at) == ("b", datetime(2024, 5, 1, tzinfo=UTC))
+    assert following.top("near")[0].time == datetime(2024, 5, 1, tzinfo=UTC)
+    assert following.push({"ts": [], "id": [], "x": []}).table().num_rows == 0
+
+
+def test_what_is_missing_late_or_rejected_is_counted() -> None:
+    bad: list[Any] = []
+    following = sb.Subscriptions(
+        [sb.Subscription("near", k=1, score=sb.Distance({"x": 0.0}), last=10)], time="t", id="id",
+        on_rejected=lambda batch: bad.extend(batch["t"].to_pylist()),
+    )  # fmt: skip
+    following.push([{"t": 100, "id": 1, "x": 0.5}, {"t": 101, "id": 2, "x": None}, {"t": None, "id": 3, "x": 0.1}])
+    following.push([{"t": 5, "id": 4, "x": 0.0}, {"t": 102, "id": None, "x": 0.0}])
+    stats = following.stats()
+    assert (stats.rows, stats.rejected, stats.late, stats.notices) == (5, 3, 1, 1)
+    assert bad == [101, None, 102]
+    assert stats.circles[0].looks_at == "over x, time windows"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: sb.Subscription("a", k=0, score="x", last=1), "k is 0; it must be from 1 to"),
+        (lambda: sb.Subscription("a", k=1, score="x", last="0 events"), "last is '0 events'; it must be more than 0"),
+        (lambda: sb.Subscription("a", k=1, score=3, last=1), "score is 3; give a Distance, WeightedSum"),  # type: ignore[arg-type]
+        (lambda: sb.Subscription("a", k=1, score="x", last=1, emit="all"), "emit is 'all'; use 'entries' or"),  # type: ignore[arg-type]
+        (lambda: sb.Subscription("a", k=1, score="x", last=1, within={"x": (2, 1)}), r"within says \(2, 1\) for 'x'"),
+        (lambda: sb.Subscription("a", k=1, score="x", last=1, since=5, until=5), r"until \(5\) is not after since"),
+        (lambda: sb.Distance({}), "point is {}; give a finite number for at least one column"),
+        (lambda: sb.AttributeDistance({"x": 1.0}, {"y": 1.0}), "give both for each column"),
+        (lambda: sb.Subscriptions(select=["score"]), "select names 'score', which notices have already"),
+        (lambda: sb.Subscriptions(algorithm="staircase"), "'staircase' cannot follow windows that slide with every"),
+    ],
+)
+def test_mistakes_are_told_when_they_are_made(make: Any, message: str) -> None:
+    with pytest.raises(sb.QueryError, match=message):
+        make()
+
+
+def test_mistakes_about_the_stream() -> None:
+    near = sb.Subscription("near", k=1, score=sb.Distance({"x": 0.0}), last=10)
+    following = sb.Subscriptions([near], time="t", id="id")
+    with pytest.raises(sb.QueryError, match="there is a subscription 'near' already"):
+        following.add(near)
+    with pytest.raises(sb.QueryError, match="some windows count events and some are in time"):
+        following.add(sb.Subscription("b", k=1, score="x", last="3 events"))
+    with pytest.raises(sb.QueryError, match="there is no subscription 'nobody'; there are 1"):
+        following.remove("nobody")
+    with pytest.raises(sb.QueryError, match="there is no subscription 'nobody'"):
+        following.top("nobody")
+    following.push({"t": [1], "id": [1], "x": [0.1]})
+    with pytest.raises(sb.QueryError, match=r"query 'c': .*'y'"):
+        following.add(sb.Subscription("c", k=1, score="y + 1", last=10))
+    with pytest.raises(sb.QueryError, match=r"query 'near': .*'x'"):
+        following.push({"t": [2], "id": [2], "z": [0.1]})
+    with pytest.raises(sb.InputError, match="column 'id' was int64 so far and is string"):
+        following.push({"t": [2], "id": ["b"], "x": [0.1]})
+    with pytest.raises(sb.SnapshotError, match=r"snapshot of a Monitor; restore it with Monitor\.restore"):
+        sb.Subscriptions.restore(sb.Monitor().snapshot())
+    with pytest.raises(sb.SnapshotError, match=r"snapshot of subscriptions; restore it with Subscriptions\.restore"):
+        sb.Monitor.restore(following.snapshot())
+
+
+def test_every_published_algorithm_can_follow_them() -> None:
+    able = [name for name, one in sb.ALGORITHMS.items() if hasattr(one, "engine")]
+    assert {find(name).name for name in able} >= {*EXACT, "pa", "snn", "sasf", "sarf", "sapf", "rasf", "rarf"}
