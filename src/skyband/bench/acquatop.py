@@ -187,8 +187,8 @@ class Setting:
 def setting(scale: Scale) -> nullcontext[Setting]:
     """Give what experiments run in."""
     tweets = recorded_tweets(scale.data)
-    draws = {str(ch): found for ch, found in tweets.draws().items()}
-    about = {"windows": scale.windows, "draws": draws, "variants": sorted(scale.variants)}
+    draws = ", ".join(f"{len(found)} of CH = {ch}" for ch, found in tweets.draws().items())
+    about = {"windows": scale.windows, "draws": draws, "variants": ", ".join(sorted(scale.variants)) or "none"}
     return nullcontext(Setting(scale, tweets, about))
 
 
