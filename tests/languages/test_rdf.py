@@ -65,6 +65,23 @@ def test_a_time_in_the_place_of_the_graph() -> None:
     ]
 
 
+def test_blank_nodes_are_those_of_their_event() -> None:
+    lines = [
+        line
+        for n in range(3)
+        for line in (
+            f"_:g{n} {SAID} {NOON} .",
+            f"_:t{n} <urn:at> _:place _:g{n} .",
+            f'_:place <urn:venue> "{n}" _:g{n} .',
+            f'_:t{n} <urn:price> "{n}"^^<{XSD}integer> _:g{n} .',
+        )
+    ]
+    found = quads(*lines)
+    assert [(one["price"], one["venue"], one["ts"]) for one in found] == [
+        (n, str(n), "2024-05-01T12:00:00+00:00") for n in range(3)
+    ]
+
+
 def test_several_values_are_several_rows_and_strangers_are_none() -> None:
     found = quads(
         f'<urn:t1> <urn:price> "1"^^<{XSD}integer> <urn:g> .',

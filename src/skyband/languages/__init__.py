@@ -62,8 +62,41 @@ def read_rspql(text: str, mapping: Mapping | None = None) -> list[Registered]:
 
 
 def to_rspql(query: Query, *, id: str = "id", stream: str = "S") -> str:  # noqa: A002 - as everywhere
-    """Write a query in RSP-QL; `parse` reads it back. See `skyband.languages.writing.to_rspql`."""
-    return _with_rdflib("writing").to_rspql(query, id=id, stream=stream)  # type: ignore[no-any-return]
+    """Write a query in RSP-QL; `parse` reads it back as the same.
+
+    Parameters
+    ----------
+    query
+        The query. How it joins a service (policy, budget and so on) is not part of the text: a mapping says it.
+    id
+        The column of ids, by which the subject of the pattern is called.
+    stream
+        What the stream is called.
+
+    Raises
+    ------
+    QueryError
+        For what RSP-QL has no words for.
+
+    Examples
+    --------
+    >>> from skyband import Window
+    >>> q = Query("top", k=3, score="price * volume", window=Window("1 hour", closed="right"), select=("venue",))
+    >>> print(to_rspql(q, id="trade"))
+    REGISTER STREAM :top AS
+    SELECT ?trade ?venue (?price * ?volume AS ?score)
+    FROM NAMED WINDOW :W ON :S [RANGE 1h STEP 1h]
+    WHERE {
+      WINDOW :W {
+        ?trade :price ?price .
+        ?trade :volume ?volume .
+        OPTIONAL { ?trade :venue ?venue }
+      }
+    }
+    ORDER BY DESC(?score)
+    LIMIT 3
+    """
+    return _with_rdflib("writing").write(query, id, stream)  # type: ignore[no-any-return]
 
 
 def parse_sql(text: str, *, name: str = "query") -> Query:

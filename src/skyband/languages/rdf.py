@@ -134,6 +134,7 @@ def from_quads(lines: Iterable[str]) -> Iterator[Event]:
         if event is None or event.graph != graph:
             if event is not None:
                 yield _timed(event, times)
+                reader.forget(subject, value, graph)
             event = Event({}, {graph: graph} if isinstance(graph, Literal) else {}, graph)
         event.add(subject, predicate, value)
     if event is not None:
@@ -177,6 +178,10 @@ class _Quads(NQuadsParser):  # type: ignore[misc]
             raise InputError(msg) from None
         subject, predicate, value = terms
         return subject, predicate, value, graph
+
+    def forget(self, *but: Any) -> None:
+        """Forget the blank nodes of the last event, so that memory does not grow with the stream."""
+        self.names = {label: node for label, node in self.names.items() if node in but}
 
     def _read(self, part: Any, *args: Any) -> Any:
         found = part(*args)

@@ -1,4 +1,4 @@
-"""Queries as RSP-QL: what `skyband.parse` reads back as the same query."""
+"""Queries as RSP-QL, which `skyband.parse` reads back as the same."""
 
 from __future__ import annotations
 
@@ -27,41 +27,8 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 
 
-def to_rspql(query: Query, *, id: str = "id", stream: str = "S") -> str:  # noqa: A002 - as everywhere
-    """Write a query in RSP-QL.
-
-    Parameters
-    ----------
-    query
-        The query. How it joins a service (policy, budget and so on) is not part of the text: a mapping says it.
-    id
-        The column of ids, by which the subject of the pattern is called.
-    stream
-        What the stream is called.
-
-    Raises
-    ------
-    QueryError
-        For what RSP-QL has no words for.
-
-    Examples
-    --------
-    >>> from skyband import Query, Window
-    >>> q = Query("top", k=3, score="price * volume", window=Window("1 hour", closed="right"), select=("venue",))
-    >>> print(to_rspql(q, id="trade"))
-    REGISTER STREAM :top AS
-    SELECT ?trade ?venue (?price * ?volume AS ?score)
-    FROM NAMED WINDOW :W ON :S [RANGE 1h STEP 1h]
-    WHERE {
-      WINDOW :W {
-        ?trade :price ?price .
-        ?trade :volume ?volume .
-        OPTIONAL { ?trade :venue ?venue }
-      }
-    }
-    ORDER BY DESC(?score)
-    LIMIT 3
-    """
+def write(query: Query, id: str, stream: str) -> str:  # noqa: A002 - as everywhere
+    """Write a query in RSP-QL; see `skyband.to_rspql`."""
     if query.emit not in _KINDS:
         msg = f"RSP-QL has no words for emit={query.emit!r}; use {', '.join(map(repr, _KINDS))}"
         raise QueryError(msg, query.name)
