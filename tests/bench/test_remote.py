@@ -54,7 +54,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def tweets(folder: Path) -> Twitter:
-    return recorded_tweets(folder)
+    return recorded_tweets(folder, "ds_ch.parquet")
 
 
 def test_every_draw_that_is_there_is_found(tweets: Twitter) -> None:
@@ -62,7 +62,10 @@ def test_every_draw_that_is_there_is_found(tweets: Twitter) -> None:
 
 
 def test_a_user_counts_once_per_slide_or_with_every_mention(tweets: Twitter) -> None:
-    once, every = (tweets.windows(100 * SECOND, 60 * SECOND, 2, every_mention=choice) for choice in (False, True))
+    users = np.array(USERS)
+    once, every = (
+        tweets.windows(users, 100 * SECOND, 60 * SECOND, 2, every_mention=choice) for choice in (False, True)
+    )
     assert [window.end for window in once] == [START + 100 * SECOND, START + 160 * SECOND]
     assert once[0].users.tolist() == [0, 1, 2]
     assert once[0].mentions.tolist() == [2, 1, 1]  # user 7: twice in the first slide, once in the second
@@ -70,6 +73,8 @@ def test_a_user_counts_once_per_slide_or_with_every_mention(tweets: Twitter) -> 
     assert ((once[0].last - START) // SECOND).tolist() == [70, 3, 70]
     assert once[1].users.tolist() == [0, 2]
     assert once[1].mentions.tolist() == [1, 2]
+    fewer = tweets.windows(users[1:], 100 * SECOND, 60 * SECOND, 1)
+    assert fewer[0].users.tolist() == [0, 1]  # of user 7 nothing is known, who so is in no join
 
 
 def test_a_value_is_that_of_the_last_snapshot_strictly_before(tweets: Twitter) -> None:
@@ -97,6 +102,15 @@ def test_a_folder_without_tweets_is_refused(tmp_path: Path) -> None:
     for name in ("acquatop", "filter"):
         with pytest.raises(bench.BenchmarkError, match=r"there is no twitter/mentions\.csv\.gz in .*name the folder"):
             bench.run(name, data=tmp_path, smoke=True, output=tmp_path / "out.csv")
+
+
+def test_each_benchmark_needs_its_own_files_only(folder: Path) -> None:
+    (folder / "twitter" / "followers.csv.gz").unlink()
+    with acquatop.setting(acquatop.Scale(windows=3, data=folder)) as setting:
+        rows = list(acquatop.EXPERIMENTS["0"](setting))
+    assert {row.draw for row in rows} == {1, 4}
+    with pytest.raises(bench.BenchmarkError, match=r"there is no twitter/followers\.csv\.gz"):
+        filters.setting(filters.Scale(data=folder))
 
 
 def test_a_number_of_changes_that_is_not_there_is_named(folder: Path) -> None:
@@ -178,7 +192,7 @@ def test_every_policy_is_in_every_cell(smoke: tuple[str, bench.Outcome]) -> None
 
 @with_data
 def test_no_policy_beats_the_oracle_and_none_is_worse_than_no_refresh() -> None:
-    setting = acquatop.Setting(acquatop.Scale(windows=40), recorded_tweets(DATA), {})
+    setting = acquatop.Setting(acquatop.Scale(windows=40), recorded_tweets(DATA, "ds_ch.parquet"), {})
     found = {name: setting.measure(name, acquatop.Point(), 1).sum(axis=1) for name in ("WST", "AT-GAIN", "AT-ASM")}
     assert (found["WST"] < found["AT-GAIN"]).all()
     assert (found["AT-ASM"] <= 40).all()

@@ -159,16 +159,12 @@ class Setting:
     _worlds: dict[tuple[int, int], World] = field(default_factory=dict)
     _known: dict[tuple[Any, ...], FloatArray] = field(default_factory=dict)
 
-    @cached_property
-    def windows(self) -> list[Windowed]:
-        """The windows."""
-        every = "every-mention" in self.scale.variants
-        return self.tweets.windows(SIZE, SLIDE, self.scale.windows, every_mention=every)
-
     def world(self, ch: int, draw: int) -> World:
         """Return one draw of the remote data."""
         if (ch, draw) not in self._worlds:
-            self._worlds[ch, draw] = World(self.windows, self.tweets.changes(ch, draw))
+            remote, every = self.tweets.changes(ch, draw), "every-mention" in self.scale.variants
+            windows = self.tweets.windows(remote.users, SIZE, SLIDE, self.scale.windows, every_mention=every)
+            self._worlds[ch, draw] = World(windows, remote)
         return self._worlds[ch, draw]
 
     def measure(self, policy: str, point: Point, draw: int, *, carry: bool = True) -> FloatArray:
@@ -186,7 +182,7 @@ class Setting:
 
 def setting(scale: Scale) -> nullcontext[Setting]:
     """Give what experiments run in."""
-    tweets = recorded_tweets(scale.data)
+    tweets = recorded_tweets(scale.data, "ds_ch.parquet")
     draws = ", ".join(f"{len(found)} of CH = {ch}" for ch, found in tweets.draws().items())
     about = {"windows": scale.windows, "draws": draws, "variants": ", ".join(sorted(scale.variants)) or "none"}
     return nullcontext(Setting(scale, tweets, about))

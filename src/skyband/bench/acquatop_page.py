@@ -56,9 +56,9 @@ skyband bench acquatop --experiment 1 --data FOLDER --output rows.csv   # one ex
 skyband bench acquatop --smoke --data FOLDER --output out               # some seconds, to see that it works
 ```
 
-`FOLDER` has `twitter/mentions.csv.gz`, `twitter/followers.csv.gz` and `twitter/ds_ch.parquet`. Without it the
-environment variable `SKYBAND_DATA` is asked, then `../shared/data`. Nothing is timed: the same data give the same
-rows. `--full` runs the same; there is nothing larger.
+`FOLDER` has `twitter/mentions.csv.gz` and `twitter/ds_ch.parquet`. Without it the environment variable
+`SKYBAND_DATA` is asked, then `../shared/data`. Nothing is timed: the same data give the same rows. `--full` runs
+the same; there is nothing larger.
 
 Raw rows: `benchmarks/results/acquatop.csv`, versions and machine in `acquatop.json` beside it.
 """

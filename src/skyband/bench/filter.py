@@ -144,19 +144,15 @@ class Setting:
     about: dict[str, Any]
     _known: dict[tuple[Any, ...], FloatArray] = field(default_factory=dict)
 
-    @cached_property
-    def windows(self) -> list[Windowed]:
-        """The windows."""
-        return self.tweets.windows(self.scale.size, SLIDE, self.scale.windows, every_mention=True)
-
     def worlds(self, percentage: int) -> Iterator[tuple[int, World]]:
         """Yield the draws of a share."""
         followers = self.tweets.followers()
         threshold = uncrossed(followers)
+        windows = self.tweets.windows(followers.users, self.scale.size, SLIDE, self.scale.windows)
         for draw in range(1, self.scale.draws + 1):
             yield (
                 draw,
-                World(self.scale.size, self.windows, crossing(followers, percentage, draw, threshold), threshold),
+                World(self.scale.size, windows, crossing(followers, percentage, draw, threshold), threshold),
             )
 
     def measure(self, policy: str, percentage: int, budget: int, draw: int, world: World) -> FloatArray:
@@ -169,7 +165,7 @@ class Setting:
 
 def setting(scale: Scale) -> nullcontext[Setting]:
     """Give what experiments run in."""
-    tweets = recorded_tweets(scale.data)
+    tweets = recorded_tweets(scale.data, "followers.csv.gz")
     threshold = uncrossed(tweets.followers())
     about = {"windows": scale.windows, "draws": scale.draws, "seconds": scale.size // SECOND, "threshold": threshold}
     return nullcontext(Setting(scale, tweets, about))

@@ -47,9 +47,9 @@ skyband bench filter --experiment budget --data FOLDER --output rows.csv   # one
 skyband bench filter --smoke --data FOLDER --output out                 # some seconds, to see that it works
 ```
 
-`FOLDER` has the folder `twitter` with the recorded data. Without it the environment variable `SKYBAND_DATA` is
-asked, then `../shared/data`. Nothing is timed: the same data give the same rows. `--full` runs the same; there is
-nothing larger.
+`FOLDER` has `twitter/mentions.csv.gz` and `twitter/followers.csv.gz`. Without it the environment variable
+`SKYBAND_DATA` is asked, then `../shared/data`. Nothing is timed: the same data give the same rows. `--full` runs
+the same; there is nothing larger.
 
 Raw rows: `benchmarks/results/filter.csv`, versions and machine in `filter.json` beside it.
 """

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
@@ -66,41 +67,38 @@ class Remote:
 
 @dataclass(frozen=True)
 class Twitter:
-    """The folder of the data."""
+    """The folder of the data; what is not asked for need not be there."""
 
     folder: Path
 
-    @cached_property
-    def _mentions(self) -> tuple[IntArray, IntArray]:
+    def windows(
+        self, users: IntArray, size: int, slide: int, count: int, *, every_mention: bool = False
+    ) -> list[Windowed]:
+        """Return the first windows, with the mentions of some users, who are in order.
+
+        A user counts once per slide, as in the papers' runs, or with every mention.
+        """
         table = pacsv.read_csv(self.folder / "mentions.csv.gz")
-        times, names = table["timestamp_ms"].to_numpy() * MILLISECOND, table["user_id"].to_numpy()
-        return times, np.searchsorted(self.users, names)
-
-    @cached_property
-    def users(self) -> IntArray:
-        """All users, in order; other columns name them by their row here."""
-        users: IntArray = np.unique(self._changes["user_id"].to_numpy())
-        return users
-
-    @cached_property
-    def _changes(self) -> pa.Table:
-        table = pq.read_table(self.folder / "ds_ch.parquet")
-        return table.sort_by([("user_id", "ascending"), ("snapshot_ms", "ascending")])
-
-    def windows(self, size: int, slide: int, count: int, *, every_mention: bool) -> list[Windowed]:
-        """Return the first windows; a user counts once per slide, as in the papers' runs, or with every mention."""
-        times, rows = self._mentions
+        table = table.filter(pc.is_in(table["user_id"], pa.array(users)))
+        times, rows = (
+            table["timestamp_ms"].to_numpy() * MILLISECOND,
+            np.searchsorted(users, table["user_id"].to_numpy()),
+        )
         made = []
         for start in range(START, START + count * slide, slide):
             inside = (times >= start) & (times < start + size)
-            users, at = np.unique(rows[inside], return_inverse=True)
+            found, at = np.unique(rows[inside], return_inverse=True)
             slides = (times[inside] - START) // slide
             seen = np.column_stack([at, np.arange(len(at)) if every_mention else slides])
-            mentions = np.bincount(np.unique(seen, axis=0)[:, 0], minlength=len(users))
-            last = np.zeros(len(users), np.int64)
+            mentions = np.bincount(np.unique(seen, axis=0)[:, 0], minlength=len(found))
+            last = np.zeros(len(found), np.int64)
             np.maximum.at(last, at, times[inside])
-            made.append(Windowed(start + size, users, mentions, last))
+            made.append(Windowed(start + size, found, mentions, last))
         return made
+
+    @cached_property
+    def _changes(self) -> pa.Table:
+        return pq.read_table(self.folder / "ds_ch.parquet")
 
     def draws(self) -> dict[int, list[int]]:
         """Return which draws of which number of changes there are: every column ``ch<x>_<d>``."""
@@ -113,22 +111,26 @@ class Twitter:
 
     def changes(self, changes: int, draw: int) -> Remote:
         """Return one draw of the data set with so many changes per invocation."""
-        shape = (len(self.users), -1)
-        times = self._changes["snapshot_ms"].to_numpy().reshape(shape) * MILLISECOND
-        values = self._changes[f"ch{changes}_{draw}"].to_numpy().astype(np.float64).reshape(shape)
-        return Remote(self.users, times, values)
+        return _remote(self._changes, f"ch{changes}_{draw}")
 
     def followers(self) -> Remote:
         """Return the number of followers of everybody."""
-        table = pacsv.read_csv(self.folder / "followers.csv.gz")
-        table = table.sort_by([("user_id", "ascending"), ("snapshot_ms", "ascending")])
-        shape = (len(self.users), -1)
-        times = table["snapshot_ms"].to_numpy().reshape(shape) * MILLISECOND
-        return Remote(self.users, times, table["followers"].to_numpy().astype(np.float64).reshape(shape))
+        return _remote(pacsv.read_csv(self.folder / "followers.csv.gz"), "followers")
 
 
-def recorded_tweets(given: Path | None) -> Twitter:
-    """Return the recorded mentions and followers.
+def _remote(table: pa.Table, column: str) -> Remote:
+    """Return a column as values over time."""
+    table = table.sort_by([("user_id", "ascending"), ("snapshot_ms", "ascending")])
+    users, snapshots = np.unique(table["user_id"].to_numpy(), return_counts=True)
+    if len(set(snapshots.tolist())) > 1:
+        msg = f"users have from {snapshots.min()} to {snapshots.max()} snapshots of {column}; all need as many"
+        raise BenchmarkError(msg)
+    times, values = (table[name].to_numpy().reshape(len(users), -1) for name in ("snapshot_ms", column))
+    return Remote(users, times * MILLISECOND, values.astype(np.float64))
+
+
+def recorded_tweets(given: Path | None, remote: str) -> Twitter:
+    """Return the recorded mentions, and the file of remote values that is named.
 
     Raises
     ------
@@ -136,7 +138,7 @@ def recorded_tweets(given: Path | None) -> Twitter:
         Where they are not there.
     """
     folder = Path(given or os.environ.get("SKYBAND_DATA") or USUAL_FOLDER)
-    for name in ("mentions.csv.gz", "followers.csv.gz", "ds_ch.parquet"):
+    for name in ("mentions.csv.gz", remote):
         if not (folder / "twitter" / name).exists():
             msg = (
                 f"there is no twitter/{name} in {folder}; name the folder of the recorded data sets with --data, or in "
