@@ -74,8 +74,8 @@ class Fed(LocalStream):
         eventually(lambda: self.monitor.stats().batches > before)
 
 
-def eventually(holds: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """Wait until something holds, and return it."""
+def eventually(holds: Callable[[], Any], seconds: float = 120.0) -> Any:
+    """Wait until something holds, and return it; on a fresh machine kernels are compiled meanwhile."""
     until = time.monotonic() + seconds
     while True:
         if found := holds():

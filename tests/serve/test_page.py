@@ -105,7 +105,7 @@ def test_a_query_is_registered_in_the_form_and_removed(page: Page, server: Serve
     page.get_by_role("button", name="Remove mine").click()
     page.get_by_role("button", name="Remove", exact=True).click()
     board(page, "mine").wait_for(state="detached")
-    assert page.locator("#said").inner_text() == "removed mine"
+    eventually(lambda: page.locator("#said").inner_text() == "removed mine")
     assert [query.name for query in stream.monitor.queries] == ["top"]
 
 

@@ -72,7 +72,7 @@ class Edge:
         async with self._looking:
             found = await run_in_threadpool(self.stream.look)
             if found is not None:
-                self.standings.take(found)
+                await self.standings.take(found)
 
     async def watch(self) -> None:
         """Look again and again."""

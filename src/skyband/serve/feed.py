@@ -107,9 +107,21 @@ class Feed:
         How many messages may wait for one reader.
     most_readers
         How many may read at once.
+    heartbeat
+        Seconds of silence after which a reader gets a sign of life.
+    patience
+        Seconds after which a reader who takes nothing is cut off.
     """
 
-    def __init__(self, remembered: int = REMEMBERED, queued: int = QUEUED, most_readers: int = MOST_READERS) -> None:
+    def __init__(
+        self,
+        remembered: int = REMEMBERED,
+        queued: int = QUEUED,
+        most_readers: int = MOST_READERS,
+        heartbeat: float = HEARTBEAT,
+        patience: float = PATIENCE,
+    ) -> None:
+        self.heartbeat, self.patience = heartbeat, patience
         self.epoch = secrets.token_hex(4)  # a server that was started again numbers its messages anew
         self.number = 0
         self.queued, self.most_readers = queued, most_readers
@@ -179,18 +191,14 @@ class FeedResponse(Response):
     ----------
     feed, reader
         What is read, by whom.
-    heartbeat
-        Seconds of silence after which a sign of life is sent.
-    patience
-        Seconds after which a reader who takes nothing is cut off.
     """
 
-    def __init__(self, feed: Feed, reader: Reader, heartbeat: float = HEARTBEAT, patience: float = PATIENCE) -> None:
+    def __init__(self, feed: Feed, reader: Reader) -> None:
         super().__init__(
             media_type="text/event-stream", headers={"cache-control": "no-store", "x-accel-buffering": "no"}
         )
         del self.headers["content-length"]
-        self.feed, self.reader, self.heartbeat, self.patience = feed, reader, heartbeat, patience
+        self.feed, self.reader = feed, reader
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's
         """Send what comes, until either side has gone."""
@@ -199,14 +207,14 @@ class FeedResponse(Response):
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             text: bytes | None = RETRY
             while text is not None:
-                async with asyncio.timeout(self.patience):
+                async with asyncio.timeout(self.feed.patience):
                     await send({"type": "http.response.body", "body": text, "more_body": True})
-                text = await self.reader.take(self.heartbeat)
-            async with asyncio.timeout(self.patience):
+                text = await self.reader.take(self.feed.heartbeat)
+            async with asyncio.timeout(self.feed.patience):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         except TimeoutError:
             self.feed.cut_off += 1
-            logger.warning("a reader of the feed took nothing for %g seconds and is cut off", self.patience)
+            logger.warning("a reader of the feed took nothing for %g seconds and is cut off", self.feed.patience)
         finally:
             self.feed.readers.discard(self.reader)
             gone.cancel()

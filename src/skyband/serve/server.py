@@ -21,7 +21,7 @@ from rich.console import Console
 from skyband.errors import InputError
 from skyband.languages import Mapping
 from skyband.serve.app import make_app
-from skyband.serve.feed import PATIENCE, Feed
+from skyband.serve.feed import Feed
 from skyband.serve.guard import LOOPBACK
 from skyband.serve.spark_stream import SparkStream
 from skyband.serve.streams import Served
@@ -30,6 +30,7 @@ from skyband.spark.control import Control
 
 TOKEN = "SKYBAND_TOKEN"
 SHORTEST_TOKEN = 16
+SEND_BUFFER = 1 << 17
 GRACE = 3.0  # seconds that open requests get at the end
 
 
@@ -51,6 +52,8 @@ class Server:
         How much may be asked for.
     mapping
         What names in RSP-QL mean.
+    feed
+        The change feed.
 
     Examples
     --------
@@ -66,6 +69,7 @@ class Server:
     allow_hosts: Collection[str] = ()
     limits: Limits = field(default_factory=Limits)
     mapping: Mapping | None = None
+    feed: Feed = field(default_factory=Feed)
 
     def __post_init__(self) -> None:
         if isinstance(self.stream, Control):
@@ -76,9 +80,8 @@ class Server:
         if len(self.token) < SHORTEST_TOKEN or not (self.token.isascii() and self.token.isprintable()):
             msg = f"the token must have at least {SHORTEST_TOKEN} characters of ASCII; leave it out for a random one"
             raise InputError(msg)
-        self.socket = _listen(self.host, self.port)
+        self.socket = _listen(self.host, self.port, self.feed.patience)
         self.port = self.socket.getsockname()[1]
-        self.feed = Feed()
         app = make_app(
             self.stream, token=self.token, hosts={*LOOPBACK, *self.allow_hosts}, limits=self.limits, feed=self.feed
         )
@@ -180,12 +183,15 @@ class _Uvicorn(uvicorn.Server):
         self.should_exit = True
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int, patience: float) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):  # who takes nothing any more is cut off by the system too
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(PATIENCE * 1_000))
+    # Connections inherit both. The first keeps the system from hoarding megabytes for who does not read; by the second
+    # it lets go of them in the end, though bytes wait.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(4_000 * patience))
     try:
         listening.bind((host, port))
         listening.listen(256)

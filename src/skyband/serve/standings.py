@@ -5,6 +5,7 @@ All of it lives in the server's event loop, so nothing here needs a lock.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time as clock
 from collections import deque
@@ -22,6 +23,7 @@ MOST_ANSWERS = 200  # of a query that are remembered
 MOST_ROWS = 2_000  # that these have together, but the last one
 SHOWN_ROWS = 50  # of an answer in the feed
 THRESHOLDS = 120
+PART = 10
 EXACT_IN_JAVASCRIPT = 2**53
 
 
@@ -137,10 +139,12 @@ class Standings:
         self.spent = dict.fromkeys(("refreshes", "failures"), 0)
         self._speed = Speed()
 
-    def take(self, look: Look) -> None:
-        """Take over what is new."""
+    async def take(self, look: Look) -> None:
+        """Take over what is new; of much, readers get a part at a time, or their queues would overflow."""
         self._queries(look.queries)
-        for standing in look.answers:
+        for number, standing in enumerate(look.answers, 1):
+            if number % PART == 0:
+                await asyncio.sleep(0)
             board = self.boards.get(standing.query)
             shown = board.take(standing) if board is not None else None
             if shown is not None:
