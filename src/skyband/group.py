@@ -344,7 +344,7 @@ class Group:
         """Return the numbers so far."""
         return GroupStats(
             str(self.ranking), tuple(query.name for query in self.queries), **asdict(self.counts),
-            kept=len(self.algorithm.kept()), bound=self.algorithm.bound(),
+            kept=len(self.algorithm.kept()), bound=self.algorithm.bound(), uses=self.algorithm.uses(),
         )  # fmt: skip
 
     def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 class GroupStats:
     """One group of queries that rank alike: what its filter let in, and what it keeps.
 
-    `kept` is the number of candidate events, `bound` how many it can be at most as things stand.
+    `kept` is the number of candidate events, `bound` how many it can be at most as things stand. `uses` is what an
+    algorithm that chooses by what it sees uses now, and why.
     """
 
     ranking: str
@@ -20,6 +21,7 @@ class GroupStats:
     rejected: int
     kept: int
     bound: int
+    uses: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from skyband import random_order
+from skyband.adaptive import Adaptive
 from skyband.blocks import Blocks
 from skyband.exhaustive import CPM, SNN, Exhaustive
 from skyband.kernels.skyband import ENTERED, LEFT, RETURNED
@@ -27,11 +29,31 @@ METHODS = {
     "cpm": Method(CPM),
     "snn": Method(SNN),
     "blocks": Method(RELAXED),
+    "restless": Method(RELAXED, PROBABLE, buffer=20, limit=1000),  # so probabilistic bands lose nothing
 }
 Step = tuple[int, int, int, int]  # at which event, which query, what happened, to which event
 
 
-ENGINES: dict[str, type[Skybands]] = {"cpm": Exhaustive, "snn": Exhaustive, "blocks": Blocks}
+class Fickle(random_order.Watch):
+    """Changes its mind at once, whatever comes."""
+
+    def judge(self, now: int, longest: int) -> random_order.Order:
+        """Say one thing or the other."""
+        self.seen, self.room = [], random_order.BLOCK
+        return random_order.Order.RANDOM if (now + longest) % 5 < 3 else random_order.Order.CORRELATED
+
+
+class Restless(Adaptive):
+    """Changes its method every few events."""
+
+    def __init__(self, method: Method, dimensions: int, grid: Grid | None = None, changes: bool = False) -> None:
+        super().__init__(method, dimensions, grid, changes)
+        self.watch = Fickle()
+
+
+ENGINES: dict[str, type[Skybands]] = {
+    "cpm": Exhaustive, "snn": Exhaustive, "blocks": Blocks, "restless": Restless,
+}  # fmt: skip
 
 
 def cost(wish: Wish, x: np.ndarray) -> np.ndarray:
@@ -99,6 +121,7 @@ def test_every_step_is_as_defined(seed: int, method: str, indexed: bool, monkeyp
     """Queries come and go, the arena is compacted and the state restored on the way."""
     monkeypatch.setattr("skyband.blocks.LEAST", 5 + 10 * indexed)  # so that there are several blocks
     monkeypatch.setattr("skyband.blocks.REPORTS", 10)
+    monkeypatch.setattr("skyband.random_order.BLOCK", 7)
     rng = np.random.default_rng(seed)
     x, position = stream(seed)
     grid = Grid.over(x[:30, :-1], cells=5) if indexed else None  # later events leave the known range
@@ -128,6 +151,7 @@ def test_every_step_is_as_defined(seed: int, method: str, indexed: bool, monkeyp
         bands = restored(bands, [wishes[rows[row]] for row in sorted(rows)], grid)
         rows = dict(enumerate(rows[row] for row in sorted(rows)))
     assert found == truth(wishes, x, position, since, until), f"seed {seed}"
+    assert not isinstance(bands, Restless) or bands.switches > 8
 
 
 def compacted(bands: Skybands, slot_of: Any, event_of: Any, used: int) -> tuple[np.ndarray, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from skyband.algorithms.adaptive import Adaptive
 from skyband.algorithms.base import Algorithm
 from skyband.algorithms.blocks import Blocks
 from skyband.algorithms.cpm import CPM
@@ -50,6 +51,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         CPM,
         SNN,
         Blocks,
+        Adaptive,
     )
 }
 

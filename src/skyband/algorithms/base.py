@@ -180,6 +180,10 @@ class Algorithm(ABC):
     def check(self) -> None:
         """Raise AssertionError where an invariant does not hold (for tests)."""
 
+    def uses(self) -> str:
+        """Say what is used now, and why, where an algorithm chooses by what it sees; nothing where it does not."""
+        return ""
+
     def explain(self, moment: Callable[[int], str]) -> list[str]:  # noqa: ARG002 - for those that have more to say
         """Describe in sentences what is kept and why; `moment` puts a position into words."""
         return []

@@ -72,6 +72,16 @@ def find_costs(
 
 
 @jit
+def find_all_costs(functions: Any, who: Any, x: Any) -> Any:
+    """Return the costs of events, a row each, for some queries, a column each; see `find_costs`."""
+    family, sign, point, weight, column, boxed, floor, ceiling = functions
+    costs = np.empty((x.shape[0], who.size))
+    for e in range(x.shape[0]):
+        find_costs(family, sign, point, weight, column, boxed, floor, ceiling, who, who.size, x, e, costs[e])
+    return costs
+
+
+@jit
 def push(keys: Any, rows: Any, n: Any, key: Any, row: Any) -> Any:
     """Put a row into the heap of those that something leaves, the next on top; return the heap's new size."""
     i = n
