@@ -97,7 +97,7 @@ def served(stream: Any, **options: Any) -> Iterator[httpx.Client]:
     server = Server(stream, port=0, token=TOKEN, **options)
     with server.running():
         headers = {"authorization": f"Bearer {TOKEN}"}
-        with httpx.Client(base_url=server.address, headers=headers, trust_env=False, timeout=20) as client:
+        with httpx.Client(base_url=server.address, headers=headers, trust_env=False, timeout=120) as client:
             eventually(lambda: _up(client))
             yield client
 

@@ -37,7 +37,7 @@ def running(*arguments: object, token: str | None = TOKEN) -> Iterator[tuple[htt
         assert address is not None
         token = token or next(line.split()[-1] for line in said if line.startswith("Token"))
         headers = {"authorization": f"Bearer {token}"}
-        with httpx.Client(base_url=address[0], headers=headers, trust_env=False, timeout=20) as client:
+        with httpx.Client(base_url=address[0], headers=headers, trust_env=False, timeout=120) as client:
             yield client, said
         process.send_signal(signal.SIGINT)
         said.append(process.communicate(timeout=60)[1])

@@ -67,7 +67,7 @@ def serve(
             source = Source(*columns, unit(time_unit or file.time_unit))
             given = opening.Input(folder, file.queries, source, delay, algorithm, file.services)
             if engine == "local":
-                stream = stack.enter_context(opening.locally(given))
+                stream = stack.enter_context(opening.locally(given, console))
             else:
                 stream = stack.enter_context(opening.on_spark(given, checkpoint, master, console))
         elif checkpoint is None or queries is not None:

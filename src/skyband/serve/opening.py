@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from rich.console import Console
@@ -13,7 +14,9 @@ from rich.console import Console
 from skyband.durations import microseconds
 from skyband.errors import InputError
 from skyband.files.follow import follow
+from skyband.files.job import Job
 from skyband.files.stream import Stream, read
+from skyband.files.writers import STDOUT
 from skyband.query import Query
 from skyband.remotes import Remote
 from skyband.rows import Source
@@ -21,7 +24,7 @@ from skyband.serve.local_stream import LocalStream
 from skyband.serve.spark_stream import Recorder, SparkStream
 from skyband.serve.streams import Served
 from skyband.spark.control import Control
-from skyband.terminal.progress import starting_spark
+from skyband.terminal.progress import compiling, starting_spark
 
 WATERMARK = "10 seconds"
 
@@ -46,6 +49,12 @@ class Input:
         self.source.check(whole.schema)
         return whole.select(whole.schema.names, self.source.time)
 
+    def warm_up(self, stream: Stream, console: Console) -> None:
+        """Load or compile the kernels before anyone waits for an answer."""
+        job = Job(self.queries, [self.folder], Path(STDOUT), self.source, self.algorithm)
+        with compiling(console):
+            job.warm_up(list(islice(stream, 1)))
+
 
 def attached(checkpoint: Path) -> Served:
     """Return a stream that runs elsewhere."""
@@ -53,9 +62,10 @@ def attached(checkpoint: Path) -> Served:
 
 
 @contextmanager
-def locally(given: Input) -> Iterator[Served]:
+def locally(given: Input, console: Console) -> Iterator[Served]:
     """Run a stream on the local engine, as long as the block lasts."""
     stream, stopping = given.stream(), threading.Event()
+    given.warm_up(stream, console)
     served = LocalStream(
         given.queries, follow(given.folder, stream, stopping), schema=stream.schema, source=given.source,
         delay=microseconds(given.watermark, "watermark"), algorithm=given.algorithm, services=given.services,
@@ -78,6 +88,7 @@ def on_spark(given: Input, checkpoint: Path | None, master: str | None, console:
     with ExitStack() as stack:
         with starting_spark(console):
             spark = stack.enter_context(session(master))
+        given.warm_up(stream, console)
         frame = read_stream(spark, given.folder.absolute(), stream, source.time)
         handle = start(
             frame, given.queries, time=source.time, id=source.id, time_unit=source.time_unit, sink=recorder,
