@@ -115,7 +115,8 @@ def run(
     csv.with_suffix(".json").write_text(json.dumps(about, indent=2) + "\n")
     page = None if docs is None else report.write(csv, docs)
     found = report.page_of(name).judge(rows)
-    show.print(_table(found, size))
+    if found:
+        show.print(_table(found, size))
     show.print(f"Figures: {csv}" + ("" if page is None else f"\nPage: {page}"))
     return Outcome(rows, found, csv, page)
 
