@@ -182,6 +182,10 @@ class Objects(Protocol):
 
     current: int | None
 
+    @property
+    def complete(self) -> bool:
+        """Whether no object of the current window that has a remote value was left out."""
+
     def arrive(self, arrivals: Arrivals) -> None:
         """Take in events of the stream."""
 

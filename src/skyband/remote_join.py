@@ -19,7 +19,7 @@ import pyarrow as pa
 from skyband.errors import InputError
 from skyband.joined import Arrivals, Id, Ids, Joined, Objects, score_of
 from skyband.maintainer import Maintainer, Moment, Refreshed
-from skyband.order import FloatArray
+from skyband.order import NEVER, FloatArray
 from skyband.replica import Replica
 from skyband.services import Traffic
 
@@ -121,6 +121,7 @@ class RemoteJoin:
         self.windows = moment.windows
         self._moment, self._default, self._most_waiting = moment, default, most_waiting
         self._waiting: dict[Id, Joined] = {}  # objects without a remote value, which a list has no place for
+        self._forgot_to = NEVER  # the last window of those for which there was no room either
 
     @property
     def replica(self) -> Replica:
@@ -261,7 +262,9 @@ class RemoteJoin:
     def _leave_behind(self, window: int) -> None:
         kept = [one for one in self._waiting.values() if one.end >= window]
         if len(kept) > self._most_waiting:
-            kept = sorted(kept, key=lambda one: (self._worth(one), -one.time, one.id))[: self._most_waiting]
+            kept = sorted(kept, key=lambda one: (self._worth(one), -one.time, one.id))
+            self._forgot_to = max(self._forgot_to, *(one.end for one in kept[self._most_waiting :]))
+            kept = kept[: self._most_waiting]
         self._waiting = {one.id: one for one in kept}
 
     def _answer(self, window: int, now: int, refreshed: Refreshed) -> JoinedAnswer:
@@ -275,12 +278,13 @@ class RemoteJoin:
             for rank, (one, age) in enumerate(zip(chosen, ages, strict=True), 1)
         ]
         seen = self.replica.view([one.remote for one in held])
-        lacking = self.replica.view([one.remote for one in self._waiting.values()]).never.sum() + seen.never.sum()
+        waiting = self.replica.view([one.remote for one in self._waiting.values()])
+        fresh = bool((seen.age(now) == 0).all()) and bool((waiting.age(now) == 0).all())
         return JoinedAnswer(
             start=self.windows.start(window), end=self.windows.end(window), rows=rows,
             refreshes=len(refreshed.answered), failures=len(refreshed.failed),
-            stale=sum(row.age != 0 for row in rows), unknown=int(lacking),
-            exact=self.maintainer.policy.whole_window and bool((seen.age(now) == 0).all()),
+            stale=sum(row.age != 0 for row in rows), unknown=int(waiting.never.sum() + seen.never.sum()),
+            exact=fresh and self.objects.complete and window > self._forgot_to,
             traffic=refreshed.traffic,
         )  # fmt: skip
 
@@ -296,7 +300,7 @@ class RemoteJoin:
         waiting = list(self._waiting.values())
         columns = {name: [getattr(one, name) for one in waiting] for name in ("id", "stream", "time", "remote")}
         return (
-            {"objects": meta, "maintainer": self.maintainer.state()},
+            {"objects": meta, "maintainer": self.maintainer.state(), "forgot_to": self._forgot_to},
             {f"objects/{name}": table for name, table in tables.items()} | {"waiting": pa.table(columns)},
         )
 
@@ -306,6 +310,7 @@ class RemoteJoin:
         inner = {name.removeprefix("objects/"): table for name, table in tables.items() if name.startswith("objects/")}
         self.objects.load((meta["objects"], inner))
         self.maintainer.load(meta["maintainer"])
+        self._forgot_to = meta["forgot_to"]
         columns = tables["waiting"].to_pydict()
         nothing = np.full(len(columns["id"]), np.nan)
         part = Arrivals.of(columns["id"], columns["stream"], columns["time"], nothing, columns["remote"])

@@ -41,6 +41,7 @@ class WholeWindow:
 
     def __init__(self, *, size: int, slide: int, score: Score, offset: int = 0, order: str = "desc") -> None:
         self.windows = Panorama(size, slide, offset)
+        self.complete = True
         self.score, self.order = score, order
         self.current: int | None = None
         self.late = self.rejected = 0

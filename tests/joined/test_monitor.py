@@ -83,9 +83,7 @@ def test_with_no_bound_answers_are_those_of_the_oracle(case: str, policy: str) -
             query, stream, meaning, values, on=on or "id", keep=lambda e: bool(e["ok"]) and keep(e)
         )  # fmt: skip
         assert shown(found) == wanted, seed
-        assert all(a.stale == 0 and a.failures == 0 for a in found)
-        if policy == "WSJ-LRU":
-            assert all(a.exact for a in found)
+        assert all(a.stale == 0 and a.failures == 0 and a.exact for a in found)
 
 
 @pytest.mark.parametrize("sign", ["<", "<=", ">", ">="])
@@ -269,7 +267,7 @@ def test_rows_say_how_old_their_values_are() -> None:
     assert [(a.rows[0].value, a.rows[0].age, a.refreshes, a.failures, a.stale) for a in found] == [
         (5.0, 0, 1, 0, 0), (5.0, 20, 0, 1, 1), (5.0, 40, 0, 1, 1), (7.0, 0, 1, 0, 0), (7.0, 20, 0, 1, 1),
     ]  # fmt: skip
-    assert found[0].why == "remote values of other objects may be stale"
+    assert (found[0].exact, found[0].why) == (True, None)
     assert found[1].why == "remote values are stale or not known"
 
 

@@ -83,6 +83,7 @@ def check_failure(handle: Handle, *texts: str) -> None:
         ("times", 32, [*POINTS]),
         ("guesses", 12, [None, None, "after the sinks, before the state", None]),
         ("counts", 12, [None, None, "after the batch, before Spark's commit"]),
+        ("joined", 9, ["after the sinks, before the state", None]),
     ],
 )
 def test_a_killed_stream_ends_as_if_nothing_had_happened(

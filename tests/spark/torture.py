@@ -38,7 +38,7 @@ from skyband.spark import Control, Files, Handle, outlook, reading, start
 from skyband.spark.checkpoint import Checkpoint
 from skyband.spark.handler import Handler
 
-KINDS = ("times", "guesses", "counts")
+KINDS = ("times", "guesses", "counts", "joined")
 SCHEMA = "ts timestamp, id string, price double, v bigint, g string"
 SPAN = 4_000_000  # microseconds that a file covers
 PATIENCE = 400  # seconds that a life may last at most
@@ -54,7 +54,8 @@ class Job:
         Where its events are, and a folder for each run.
     kind
         ``"times"`` has time windows and a history, ``"counts"`` has count windows; ``"guesses"`` takes its batches
-        for large ones, so that only rows that reach a threshold leave Spark, which a new process has to learn anew.
+        for large ones, so that only rows that reach a threshold leave Spark, which a new process has to learn anew;
+        ``"joined"`` joins with a service that always says the same.
     seed
         Of the events.
     files
@@ -85,6 +86,17 @@ class Job:
         return self.folder / folder / f"{number:04}.parquet"
 
     def queries(self) -> list[sb.Query]:
+        if self.kind == "joined":
+            fans = sb.Join("fans", budget=5, n=5)
+            drawn = sb.Join("fans", budget=4, policy="WSJ-RND")
+            return [
+                sb.Query("latest", k=5, score="price + fans", window=self._window(4, 1), select=("v",), join=fans),
+                sb.Query(
+                    "counts", k=4, score="10 * count(*) + fans", window=self._window(5, 2), join=drawn, emit="changes"
+                ),
+                sb.Query("people", k=4, score="max(v)", where="fans > 40", window=self._window(3, 3), join=drawn),
+                sb.Query("groups", k=2, score="price", partition_by="g", window=self._window(3, 3)),
+            ]
         return [
             sb.Query("top", k=5, score="price * v", window=self._window(4, 1), select=("v",)),
             sb.Query("groups", k=2, score="price", partition_by="g", window=self._window(3, 3)),
@@ -127,12 +139,18 @@ class Job:
             "checkpoint": folder / "checkpoint",
             "trigger": {"availableNow": True},
             "history": events if self.kind == "times" else None,
+            "services": {"fans": sb.Remote(_fans, capacity=50)},
         }
         reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
         return start(reader.parquet(str(self.folder / source)), **(options | changes))
 
     def control(self, run: str) -> Control:
         return Control(self.folder / run / "checkpoint")
+
+
+def _fans(ids: Sequence[int | str]) -> dict[int | str, float]:
+    """Tell how many fans somebody has: always the same, so that whoever asks again is told the same."""
+    return {name: float(int(str(name)[1:]) * 37 % 101) for name in ids}
 
 
 def _events(rng: np.random.Generator, rows: int, begin: int) -> pa.Table:

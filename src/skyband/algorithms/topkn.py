@@ -140,6 +140,7 @@ class TopkN:
         self._replace([one for one in known if one.time >= self._listed[one.id].time])
         rest = np.flatnonzero(~old & ~np.isnan(merit))
         ends = self.windows.last_of(arrivals.time)
+        self._miss(ends[np.isnan(merit) & ~np.isnan(arrivals.value)].tolist())
         for end in np.unique(ends[rest]).tolist():
             group = rest[ends[rest] == end]
             for one in arrivals.objects(merit, self.windows, self._best_first(arrivals, merit, group)):
@@ -215,6 +216,7 @@ class TopkN:
         stream = np.array([one.stream for one in changed], np.float64)
         value = np.array([values[one.remote] for one in changed], np.float64)
         fresh = merits(self.score, self.order, stream, value).tolist()
+        self._miss([one.end for one, merit in zip(changed, fresh, strict=True) if not is_number(merit)])
         self._replace(
             Joined(one.id, one.remote, one.stream, one.time, new, merit, one.end, bound=one.bound)
             for one, new, merit in zip(changed, value.tolist(), fresh, strict=True)
@@ -256,6 +258,12 @@ class TopkN:
             return
         kept = [one for one in self.list if one.id not in new]
         self._lay_out(kept + [one for one in new.values() if is_number(one.merit)])
+
+    def _miss(self, ends: list[int]) -> None:
+        """Note that objects of some windows are not kept because they have no score, which may change."""
+        if ends and self.current is not None:
+            for window in range(self.current, max(ends) + 1):
+                self._lost.setdefault(window, _NOTHING)
 
     def _lay_out(self, objects: list[Joined]) -> None:
         """Make the list, the marks and the pointers: each window takes the k + n best that live in it."""
@@ -303,6 +311,11 @@ class TopkN:
         best, lost = self.best(), self._lost.get(self.current, _NOTHING)
         last = best[-1].rank if len(best) == self.k else _NOTHING
         return self.current > self._doubtful_to and last <= lost and not any(one.bound for one in best)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all objects of the current window that have a remote value are in the list."""
+        return self.current not in self._lost
 
     # Time.
 
