@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -262,3 +263,24 @@ def test_a_stream_of_changes_as_a_service(spark: Any, tmp_path: Path) -> None:
         sb.spark.Changes(spark.range(3), id="id", value="id")
     with pytest.raises(InputError, match="the stream of changes has no column 'x'; it has name, n, at"):
         sb.spark.Changes(stream(spark, tmp_path / "changes"), id="x", value="n")
+
+
+def test_a_service_that_hangs_does_not_hold_up_the_stream(spark: Any, tmp_path: Path) -> None:
+    tables, over = batches(10, count=3), threading.Event()
+    write(tmp_path / "in", tables)
+
+    def hang(ids: Any) -> dict[Any, float]:
+        over.wait(60)
+        return dict.fromkeys(ids, 0.0)
+
+    limits = Limits(timeout=0.05, deadline=0.05, retries=0, trip_after=2, rest=600)
+    remote = sb.Remote(hang, limits=limits, known={f"u{i}": float(i) for i in range(20)})
+    sink = Tables()
+    handle = go(spark, tmp_path / "in", QUERIES[:1], sink, tmp_path / "checkpoint", remote)
+    over.set()
+    found = sink.table()
+    assert set(found["refreshes"].to_pylist()) == {0}
+    assert set(found["why"].to_pylist()) == {"remote values are stale or not known"}
+    assert found["stale"].to_pylist().count(3) > 0
+    assert sum(p["skyband"]["seconds"]["answer"] for p in handle.recentProgress) < 30
+    assert sum(p["skyband"]["remote"]["failures"] for p in handle.recentProgress) > 0

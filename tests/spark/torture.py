@@ -467,7 +467,7 @@ def compare_outputs(expected: Path, found: Path) -> None:
 def standing(control: Control) -> dict[str, Any]:
     """Return how things stand, but for what depends on the clock and on how often the process was new."""
     status, states = control.checkpoint.status(), control.checkpoint.states()
-    left = sb.Monitor.restore(control.checkpoint.load(states[-1]).monitor).finish()
+    left = sb.Monitor.restore(control.checkpoint.load(states[-1]).monitor, services={"fans": _fans}).finish()
     counted = ("batchId", "late", "partlyLate", "rejected", "answers", "answerRows", "watermark")
     return {
         "states": states,
