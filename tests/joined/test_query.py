@@ -47,6 +47,18 @@ def test_a_condition_has_two_sides() -> None:
     assert str(sides.where) == "(lang = 'en') AND (x > 1)"
 
 
+@pytest.mark.parametrize(("written", "meant"), [("<", ">"), ("<=", ">="), (">", "<"), (">=", "<=")])
+def test_a_condition_may_be_written_the_other_way_round(written: str, meant: str) -> None:
+    one, other = (
+        query(score="count(*)", where=where, join=sb.Join("followers")).sides
+        for where in (f"-5 {written} followers", f"followers {meant} -5.0")
+    )
+    assert one is not None
+    assert other is not None
+    assert one.condition == other.condition
+    assert str(one.condition) == f"{meant} -5"
+
+
 def test_a_joined_query_is_plain_data() -> None:
     one = query(where="lang = 'en'", join=sb.Join("followers", budget=0, n=3, default=1.5))
     given = one.as_dict()
