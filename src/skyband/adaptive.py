@@ -158,7 +158,7 @@ class Adaptive(Skybands):
         """Yield what events cost for each query."""
         for begin in range(0, len(self.used), TOGETHER):
             who = self.used[begin : begin + TOGETHER]
-            costs = find_all_costs(self._functions(), who, x) if len(x) else np.empty((0, len(who)))
+            costs = find_all_costs(self.functions(), who, x) if len(x) else np.empty((0, len(who)))
             yield from zip(who.tolist(), costs.T, strict=True)
 
     def _merged(

@@ -162,7 +162,7 @@ class Blocks(Skybands):
         node = np.cumsum([0, *(len(s.low) for s in self.segments)])[:-1]
         places = np.array([(*s[:3], at) for s, at in zip(self.segments, node, strict=True)], np.int64)
         queries = (self.used, self.k, self.size, self.since)
-        return self._functions(), queries, (*self.band[:5], self.band[7]), self.held, (low, high, places)
+        return self.functions(), queries, (*self.band[:5], self.band[7]), self.held, (low, high, places)
 
     def _widen(self) -> None:
         """Give every row twice the room."""

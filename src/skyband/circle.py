@@ -149,7 +149,7 @@ class Circle:
         Time passes with every row, also with those that do not count here.
         """
         counts = self.kind.counts
-        taken, x, rejected = self._columns(rows)
+        taken, x, rejected = self.columns(rows)
         if not self.keeps_time and not counts:  # then all are events, of which some are worth nothing to anybody
             whole = np.full((len(moments), x.shape[1]), np.nan)
             whole[taken] = x
@@ -193,7 +193,7 @@ class Circle:
         found = self.engine.pass_over(x, none, none, self.arena.time, self.arena.key, moment)
         return self._notices(found, np.full(len(found.row), moment), np.zeros(len(found.row), np.int64))
 
-    def _columns(self, rows: Rows) -> tuple[IntArray, FloatArray, IntArray]:
+    def columns(self, rows: Rows) -> tuple[IntArray, FloatArray, IntArray]:
         """Return which rows count, their attributes and scores, and which rows lack something."""
         passed = np.ones(rows.batch.num_rows, bool) if self.where is None else self.where.mask(rows.batch)
         whole = np.ones(rows.batch.num_rows, bool) if rows.valid is None else rows.valid.copy()

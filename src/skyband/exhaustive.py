@@ -51,7 +51,7 @@ class Exhaustive(Skybands):
         slot = rows[2]
         self.band, reports = pass_all(
             rows[0], rows[1], rows[3], time[slot], key[slot], told, kept, self.passed, passed,
-            self._functions(), (self.used, self.k, self.size, self.since),
+            self.functions(), (self.used, self.k, self.size, self.since),
             self.method.kind, self.band, self._index(), self.changes,
         )  # fmt: skip
         self.passed = max(self.passed, passed, int(position.max(initial=-NOBODY)))

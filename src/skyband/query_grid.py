@@ -67,7 +67,7 @@ class Grid:
         """
         edges = self.low[:, None] + np.arange(self.cells + 1) * self.step[:, None]
         edges[:, 0], edges[:, -1] = -np.inf, np.inf
-        at = np.indices((self.cells,) * len(self.low)).reshape(len(self.low), -1)
+        at = np.indices((self.cells,) * len(self.low)).reshape(len(self.low), len(self))
         each = np.arange(len(self.low))[:, None]
         spare = 1e-9 * self.step[:, None]
         return edges[each, at] - spare, edges[each, at + 1] + spare

@@ -244,7 +244,7 @@ class Skybands:
         most = self.most if self.method.kind == PROBABLE else self.filter_most
         head, self.band, self.strainer, reports = pass_events(
             *rows, 0, kept, self.passed, passed, time, key,
-            self._functions(), (self.used, self.k, self.size, self.since),
+            self.functions(), (self.used, self.k, self.size, self.since),
             (self.method.kind, self.method.filter), (self.buffer, self.method.pruning, self.least, most),
             self.band, self.strainer,
             self._index(), self.changes,
@@ -265,7 +265,8 @@ class Skybands:
         given: tuple[npt.NDArray[Any], ...] = (np.ascontiguousarray(x), position, slots.astype(np.int64), numbers)
         return kept, [np.concatenate([old, new]) if kept else new for old, new in zip(self.held, given, strict=True)]
 
-    def _functions(self) -> tuple[npt.NDArray[Any], ...]:
+    def functions(self) -> tuple[npt.NDArray[Any], ...]:
+        """Return the scoring functions as kernels take them."""
         return (
             self.family, self.sign, self.point, self.weight, self.column, self.boxed, self.floor, self.ceiling,
         )  # fmt: skip

@@ -266,6 +266,10 @@ class Subscriptions:
     def _plain(self) -> bool:
         return self.schema is not None and self.source.is_plain(self.schema)
 
+    def declare(self, schema: pa.Schema) -> None:
+        """Say which columns the stream has before any event shows them; subscriptions to others are refused."""
+        self._bind(schema)
+
     def _bind(self, schema: pa.Schema) -> None:
         if self.schema is not None and schema.equals(self.schema):
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 import skyband as sb
 from skyband.subscriptions import find
+from skyband.survivors import Survivors
 
 EXACT = ["blocks", "sa", "ra", "rapf", "cpm"]
 Told = tuple[int, str, str, Any]  # at which event, who, what, of which id
@@ -181,6 +183,26 @@ def test_published_and_own_ways_agree_on_a_longer_stream() -> None:
         told.append([(each.at, each.subscription, each.id) for each in following.push(table)])
     assert sorted(told[0]) == sorted(told[1])
     assert len(told[0]) > 500
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_left_out_elsewhere_nobody_misses(seed: int) -> None:
+    """The best are the same from survivors alone, and so is who enters when it comes."""
+    given = [one for one in subscriptions(seed, timed=True) if one.since is None and one.name != "odd"]
+    everyone = [replace(one, last=150 * (1 + i % 3)) for i, one in enumerate(given)]
+    whole, part = (sb.Subscriptions(everyone, time="t", id="id") for _ in range(2))
+    table = events(seed, n=900).sort_by([("t", "ascending"), ("id", "ascending")])
+    left_out, entered = 0, [set[Any](), set[Any]()]
+    for begin in range(0, 900, 100):
+        batch = table.slice(begin, 100).combine_chunks().to_batches()[0]
+        mask = Survivors(part).mask(batch)
+        left_out += int(np.count_nonzero(~mask))
+        for told, following, rows in zip(entered, (whole, part), (batch, batch.filter(pa.array(mask))), strict=True):
+            told |= {(n.subscription, n.id) for n in following.push(rows) if n.change == "entered" and n.at == n.time}
+        for one in everyone:
+            assert whole.top(one.name) == part.top(one.name), one.name
+    assert entered[0] == entered[1]
+    assert left_out > 50
 
 
 def test_subscriptions_come_and_go() -> None:

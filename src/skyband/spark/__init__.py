@@ -7,6 +7,7 @@ from skyband.spark.handle import Handle
 from skyband.spark.history import kafka_history
 from skyband.spark.sinks import Console, Files, Kafka, Memory, Sql
 from skyband.spark.start import start
+from skyband.spark.subscribe import Followed, subscribe
 from skyband.spark.topk import topk
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Console",
     "Control",
     "Files",
+    "Followed",
     "Frame",
     "Handle",
     "Kafka",
@@ -21,5 +23,6 @@ __all__ = [
     "Sql",
     "kafka_history",
     "start",
+    "subscribe",
     "topk",
 ]

@@ -55,6 +55,9 @@ class Control:
         self.checkpoint = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
         identity = self.checkpoint.identity
         self.source = Source(identity["time"], identity["id"], identity["time_unit"])
+        if identity["placement"] == "subscriptions":
+            msg = f"{str(self.checkpoint.folder)!r} belongs to a stream of subscriptions, which has no queries"
+            raise InputError(msg)
         self.fixed = identity["placement"] == "executors"
 
     # Queries that come and go.

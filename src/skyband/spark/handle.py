@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from skyband.answer import Answers
 from skyband.errors import InputError
 from skyband.monitor import Monitor
+from skyband.spark.checkpoint import Checkpoint
 from skyband.spark.control import Control
 from skyband.spark.handler import Stream
 
@@ -15,24 +16,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 
-class Handle(Control):
-    """A stream that answers queries.
+class Running:
+    """StreamingQuery's words for a stream that is known by its checkpoint folder."""
 
-    It knows the stream by its checkpoint folder, as another process would; so it also works where Spark runs the
-    stream elsewhere, and shows how things stand when the stream has stopped.
-
-    Parameters
-    ----------
-    query
-        Spark's own handle.
-    stream
-        What the stream is.
-    """
-
-    def __init__(self, query: StreamingQuery, stream: Stream) -> None:
-        super().__init__(stream.checkpoint)
-        self.query = query
-        self.stream = stream
+    query: StreamingQuery
+    checkpoint: Checkpoint
 
     @property
     def id(self) -> str:
@@ -67,7 +55,7 @@ class Handle(Control):
     @property
     def recentProgress(self) -> list[dict[str, Any]]:  # noqa: N802 - Spark's word
         """Spark's progress of the last batches, each with ours under ``"skyband"``."""
-        ours = {entry["batchId"]: entry for entry in self.progress}
+        ours = {entry["batchId"]: entry for entry in self.checkpoint.status().get("progress", [])}
         spark = [json.loads(entry.json) for entry in self.query.recentProgress]
         return [entry | {"skyband": ours.get(entry["batchId"], {})} for entry in spark]
 
@@ -80,6 +68,30 @@ class Handle(Control):
     def exception(self) -> Exception | None:
         """Return what ended the stream, if something did."""
         return self.query.exception()  # type: ignore[no-any-return]
+
+    def processAllAvailable(self) -> None:  # noqa: N802 - Spark's word
+        """Wait until everything that is there now has been read."""
+        self.query.processAllAvailable()
+
+
+class Handle(Running, Control):
+    """A stream that answers queries.
+
+    It knows the stream by its checkpoint folder, as another process would; so it also works where Spark runs the
+    stream elsewhere, and shows how things stand when the stream has stopped.
+
+    Parameters
+    ----------
+    query
+        Spark's own handle.
+    stream
+        What the stream is.
+    """
+
+    def __init__(self, query: StreamingQuery, stream: Stream) -> None:
+        super().__init__(stream.checkpoint)
+        self.query = query
+        self.stream = stream
 
     def stop(self) -> None:
         """End the stream; started again with its checkpoint it goes on."""
@@ -97,10 +109,6 @@ class Handle(Control):
         finally:
             if not self.query.isActive:
                 self._stop_feeds()
-
-    def processAllAvailable(self) -> None:  # noqa: N802 - Spark's word
-        """Wait until everything that is there now has been read."""
-        self.query.processAllAvailable()
 
     def finish(self) -> Answers:
         """Return the answers of all windows that are still open, as if the input had ended; changes nothing.

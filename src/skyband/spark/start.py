@@ -99,10 +99,10 @@ def start(
     >>> handle = sb.spark.start(trades, [query], time="ts", id="symbol", sink="console")  # doctest: +SKIP
     """
     listed = [queries] if isinstance(queries, Query) else list(queries)
-    source, schema = _stream_of(df, time, id, time_unit)
+    source, schema = stream_of(df, time, id, time_unit)
     delay = _delay(watermark)
     algorithms.find(algorithm)
-    folder = Checkpoint(_folder(checkpoint))
+    folder = Checkpoint(checkpoint_folder(checkpoint))
     stream = Stream(
         source,
         schema,
@@ -125,7 +125,7 @@ def start(
         raise InputError(msg)
     if placement == "executors":
         answered = _on_executors(df, listed, stream)
-    writer = _writer(answered if placement == "executors" else df, trigger, name, folder)
+    writer = writer_of(answered if placement == "executors" else df, trigger, name, folder)
     identity = {
         "time": time, "id": id, "time_unit": time_unit, "id_type": str(schema.field(id).type),
         "algorithm": algorithm, "placement": placement,
@@ -148,7 +148,7 @@ def _on_executors(df: DataFrame, queries: Sequence[Query], stream: Stream) -> Da
     return answers_of(df, queries, source=stream.source, delay=stream.delay, algorithm=stream.algorithm)
 
 
-def _stream_of(df: DataFrame, time: str, id_: str, time_unit: TimeUnit | None) -> tuple[Source, pa.Schema]:
+def stream_of(df: DataFrame, time: str, id_: str, time_unit: TimeUnit | None) -> tuple[Source, pa.Schema]:
     """Return how the stream's columns are read; refuse what is no stream, or lacks them."""
     if not getattr(df, "isStreaming", False):
         what = "a batch DataFrame" if hasattr(df, "isStreaming") else f"a {type(df).__name__}"
@@ -179,7 +179,8 @@ def _delay(watermark: Duration | None) -> int | None:
     return delay
 
 
-def _folder(checkpoint: str | os.PathLike[str] | None) -> str:
+def checkpoint_folder(checkpoint: str | os.PathLike[str] | None) -> str:
+    """Return the folder that was given, or one that lasts as long as the process."""
     if checkpoint is not None:
         return os.fspath(checkpoint)
     made = tempfile.mkdtemp(prefix="skyband-")
@@ -188,7 +189,8 @@ def _folder(checkpoint: str | os.PathLike[str] | None) -> str:
     return made
 
 
-def _writer(df: DataFrame, trigger: dict[str, Any] | None, name: str | None, folder: Checkpoint) -> DataStreamWriter:
+def writer_of(df: DataFrame, trigger: dict[str, Any] | None, name: str | None, folder: Checkpoint) -> DataStreamWriter:
+    """Return the writer of a stream; refuse a trigger that it does not know."""
     writer = df.writeStream.option("checkpointLocation", str(folder.folder.absolute()))
     if name is not None:
         writer = writer.queryName(name)

@@ -1,0 +1,142 @@
+"""Subscriptions on Spark: the same best as the core has, from the rows that executors let through."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import skyband as sb
+from skyband.spark import Control, Followed, subscribe
+
+pytestmark = pytest.mark.spark
+FILES, ROWS = 5, 400
+
+
+@pytest.fixture(scope="module", name="spark")
+def on_executors(spark: Any) -> Iterator[Any]:
+    """A session whose executors have the package that is tested."""
+    before, spark.sparkContext.pythonExec = spark.sparkContext.pythonExec, sys.executable
+    yield spark
+    spark.sparkContext.pythonExec = before
+
+
+def events(number: int) -> pa.Table:
+    """Return one file of a stream in order of time, with a row that lacks something and one that comes late."""
+    rng = np.random.default_rng(number)
+    t = np.sort(rng.integers(number * 1000, (number + 1) * 1000, ROWS))
+    t[-1] = max(t[-1] - 100_000, 0) if number else t[-1]
+    x = pa.array(rng.random(ROWS), mask=np.arange(ROWS) == 7)
+    ids = np.arange(number * ROWS, (number + 1) * ROWS)
+    return pa.table({"t": t, "id": ids, "x": x, "y": rng.random(ROWS), "kind": rng.choice(["a", "b"], ROWS)})
+
+
+def everyone() -> list[sb.Subscription]:
+    make = sb.Subscription
+    return [
+        make("near", k=3, score=sb.Distance({"x": 0.3, "y": 0.6}), last=1500, emit="changes"),
+        make("near too", k=2, score=sb.Distance({"x": 0.7, "y": 0.1}), last=900, emit="changes"),
+        make("most", k=2, score=sb.WeightedSum({"x": 1.0, "y": 1.0}), last=2000, where="kind = 'a'"),
+        make("boxed", k=4, score="x * y", last=1000, within={"y": (0.4, 0.6)}),
+    ]
+
+
+def write(folder: Path, numbers: range) -> None:
+    folder.mkdir(exist_ok=True)
+    for number in numbers:
+        pq.write_table(events(number), folder / f"{number}.parquet")
+
+
+def follow(spark: Any, folder: Path, **more: Any) -> Followed:
+    schema = "t long, id long, x double, y double, kind string"
+    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
+    given: dict[str, Any] = {
+        "subscriptions": everyone(),
+        "sink": str(folder / "out"),
+        "checkpoint": folder / "state",
+    } | more
+    return subscribe(stream, time="t", id="id", select=["kind"], trigger={"availableNow": True}, **given)
+
+
+def local(files: int = FILES) -> tuple[sb.Subscriptions, set[tuple[str, int]]]:
+    """Return what the core makes of all rows, and who was among the best on arrival."""
+    following, entered = sb.Subscriptions(everyone(), time="t", id="id"), set()
+    for number in range(files):
+        table = events(number).sort_by([("t", "ascending"), ("id", "ascending")])
+        entered |= {(n.subscription, n.id) for n in following.push(table) if n.change == "entered" and n.at == n.time}
+    return following, entered  # type: ignore[return-value]
+
+
+def told(folder: Path) -> list[dict[str, Any]]:
+    return pq.ParquetDataset(folder / "out").read().to_pylist()  # type: ignore[no-any-return]
+
+
+def test_the_same_best_as_the_core_and_less_to_carry(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path / "in", range(FILES))
+    handle = follow(spark, tmp_path)
+    handle.awaitTermination()
+    following, entered = local()
+    for one in everyone():
+        assert [r.id for r in handle.top(one.name)] == [r.id for r in following.top(one.name)], one.name
+    rows = told(tmp_path)
+    assert {(r["subscription"], r["id"]) for r in rows if r["change"] == "entered" and r["at"] == r["time"]} == entered
+    assert {r["kind"] for r in rows if r["subscription"] == "most"} == {"a"}
+    progress = [entry["skyband"] for entry in handle.recentProgress if entry["skyband"]]
+    assert [entry["batchId"] for entry in progress] == list(range(FILES))
+    assert progress[0]["survivors"] == ROWS, "nothing is known yet"
+    assert all(entry["survivors"] < ROWS / 2 for entry in progress[1:])
+    assert sum(entry["rejected"] for entry in progress) == FILES
+    assert sum(entry["late"] for entry in progress) >= FILES - 2
+
+
+def test_a_stream_goes_on_and_a_replayed_batch_writes_the_same(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path / "in", range(3))
+    follow(spark, tmp_path).awaitTermination()
+    before = told(tmp_path)
+    (tmp_path / "state" / "commits" / "2").unlink()
+    (tmp_path / "state" / "commits" / ".2.crc").unlink(missing_ok=True)
+    follow(spark, tmp_path).awaitTermination()
+    assert told(tmp_path) == before
+    write(tmp_path / "in", range(3, FILES))
+    handle = follow(spark, tmp_path)
+    handle.awaitTermination()
+    following, _ = local()
+    assert [r.id for r in handle.top("near")] == [r.id for r in following.top("near")]
+
+
+def test_subscriptions_come_and_go_between_runs(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path / "in", range(2))
+    handle = follow(spark, tmp_path)
+    handle.awaitTermination()
+    late = sb.Subscription("late", k=1, score=sb.Distance({"x": 0.0, "y": 0.0}), last=5000)
+    handle.add(late)
+    handle.remove("near")
+    assert set(handle.subscriptions) == {"near too", "most", "boxed", "late"}
+    write(tmp_path / "in", range(2, 4))
+    handle = follow(spark, tmp_path)
+    handle.awaitTermination()
+    assert set(handle.subscriptions) == {"near too", "most", "boxed", "late"}, "the list names none that is new"
+    assert handle.top("late")[0].time >= 2000, "it saw only what came"  # type: ignore[operator]
+    with pytest.raises(sb.QueryError, match="there is a subscription 'late' already"):
+        handle.add(late)
+    with pytest.raises(sb.QueryError, match=r"query 'bad': .*'z'"):
+        handle.add(sb.Subscription("bad", k=1, score="z", last=5000))
+    with pytest.raises(sb.QueryError, match="there is no subscription 'near'"):
+        handle.top("near")
+    with pytest.raises(sb.InputError, match="belongs to a stream of subscriptions"):
+        Control(tmp_path / "state")
+
+
+def test_mistakes_are_told_before_spark_reads(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path / "in", range(1))
+    batch = spark.read.parquet(str(tmp_path / "in"))
+    with pytest.raises(sb.InputError, match="cannot start a stream on a batch DataFrame"):
+        subscribe(batch, everyone(), time="t", id="id")
+    with pytest.raises(sb.QueryError, match=r"query 'bad': .*'z'"):
+        follow(spark, tmp_path, subscriptions=[sb.Subscription("bad", k=1, score="z", last=5)])
