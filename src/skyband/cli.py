@@ -340,7 +340,7 @@ def demo(
 @app.command()
 @careful
 def bench(
-    name: Annotated[str, typer.Argument(help="Which benchmark: core, spark, mtops, stkqf, acquatop or filter.")],
+    name: Annotated[str, typer.Argument(help="Which benchmark: core, spark, mtops, stkqf, topkw, acquatop or filter.")],
     data: Annotated[
         Path | None,
         typer.Option(help="Folder for generated input; for experiments of papers that of the recorded data sets."),

@@ -28,6 +28,7 @@ BENCHMARKS = {
     "spark": "the Spark pipeline: speed against scanning and other ways, many queries, where time and memory go",
     "mtops": "the experiments of the thesis on MTopS: up to a thousand queries with arbitrary parameters",
     "stkqf": "the experiments of the paper on STKQF: windows, slides, answers, queries that come and go",
+    "topkw": "the experiments of the paper on sliding-window k-skybands: hundreds of queries, each with its own score",
     "acquatop": "the experiments of the paper on AcquaTop: rankings joined with remote data, under a refresh budget",
     "filter": "the experiments of the FILTER paper: filters over remote data, under a refresh budget",
 }
@@ -37,6 +38,7 @@ NEEDED = {
     "spark": ("pyspark", "pandas"),
     "mtops": (),
     "stkqf": (),
+    "topkw": (),
     "acquatop": (),
     "filter": (),
 }
