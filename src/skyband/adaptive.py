@@ -71,6 +71,11 @@ class Adaptive(Skybands):
         self.recent: list[Columns] = []  # with PA, the events since `lost`
         self.told: list[tuple[IntArray, IntArray]] = []  # rows and slots that were reported as entered since then
 
+    def uses(self) -> str:
+        """Say what is used, since when and why."""
+        since = f"since event {self.switched:,} (change {self.switches:,})" if self.switches else "from the start"
+        return f"{self.using} {since}: {self.why}"
+
     @property
     def using(self) -> str:
         """The method in use."""

@@ -83,7 +83,9 @@ class Grid:
         ([2, 1, 3, 0], [0.0, 0.1, 0.15, 0.35])
         """
         low, high = self.boxes()
-        if family == SUM:
+        if family not in (SUM, EUCLID, ATTRIBUTE):  # nothing is known of its cells
+            cost = np.full(len(self), -np.inf)
+        elif family == SUM:
             turned = sign * weight[:, None]
             with np.errstate(invalid="ignore"):  # a weight of 0 makes nothing of an infinite edge
                 best = np.nan_to_num(np.minimum(turned * low, turned * high), nan=0.0, posinf=np.inf, neginf=-np.inf)
@@ -96,7 +98,5 @@ class Grid:
                 shares = weight[:, None] * (away**2 if family == EUCLID else away)
             shares = np.where(weight[:, None] == 0, 0.0, shares)
             cost = sign * (np.sqrt(shares.sum(axis=0)) if family == EUCLID else shares.max(axis=0))
-        if family not in (SUM, EUCLID, ATTRIBUTE):
-            cost = np.full(len(self), -np.inf)
         order = np.argsort(cost, kind="stable")
         return cost[order], order.astype(np.int64)

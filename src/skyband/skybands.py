@@ -290,6 +290,10 @@ class Skybands:
         """Return which places of a band are in use."""
         return np.asarray(np.arange(band[0].shape[1]) < band[4][:, None])
 
+    def uses(self) -> str:
+        """Say what is used and why, where that may change."""
+        return ""
+
     def references(self) -> int:
         """Return how many places in bands and filters are in use."""
         return int(self.band[4].sum() + self.strainer[4].sum())

@@ -28,13 +28,17 @@ KIND = "subscriptions"  # what a snapshot is of
 
 @dataclass(frozen=True)
 class CircleStats:
-    """Subscriptions that share an engine: what they look at, how many, and how many events are kept for them."""
+    """Subscriptions that share an engine: what they look at, how many, and how many events are kept for them.
+
+    `uses` is what an algorithm that chooses by what it sees uses now, and why.
+    """
 
     looks_at: str
     subscriptions: int
     events: int
     kept: int
     late: int
+    uses: str = ""
 
 
 @dataclass(frozen=True)
@@ -304,7 +308,14 @@ class Subscriptions:
     def stats(self) -> SubscriptionStats:
         """Return the numbers so far."""
         circles = tuple(
-            CircleStats(str(kind), len(circle.members), circle.arrived, circle.kept(), circle.late)
+            CircleStats(
+                str(kind),
+                len(circle.members),
+                circle.arrived,
+                circle.kept(),
+                circle.late,
+                "" if circle.engine is None else circle.engine.uses(),
+            )
             for kind, circle in self.circles.items()
         )
         return replace(self._stats, waiting=len(self.waiting), circles=circles)

@@ -294,3 +294,11 @@ def test_mistakes_about_the_stream() -> None:
 def test_every_published_algorithm_can_follow_them() -> None:
     able = [name for name, one in sb.ALGORITHMS.items() if hasattr(one, "engine")]
     assert {find(name).name for name in able} >= {*EXACT, "pa", "snn", "sasf", "sarf", "sapf", "rasf", "rarf"}
+    following = sb.Subscriptions(
+        [sb.Subscription("near", k=1, score=sb.Distance({"x": 0.0}), last="9 events")],
+        algorithm="adaptive",
+        time="t",
+        id="t",
+    )
+    following.push({"t": [1, 2], "x": [0.5, 0.1]})
+    assert following.stats().circles[0].uses.startswith("rapf from the start: ")

@@ -54,8 +54,7 @@ class Adaptive(Sliding):
         if not bands:
             return ""
         last = max(bands, key=lambda band: band.switched)
-        since = f"since event {last.switched:,} (change {last.switches:,})" if last.switches else "from the start"
-        sentence = f"{last.using} {since}: {last.why}"
+        sentence = last.uses()
         if len(bands) == 1:
             return sentence
         counts = Counter(band.using for band in bands)
