@@ -144,7 +144,7 @@ def errors(setting: Setting) -> Iterator[Trial]:
     scenarios: list[tuple[str, float, Scenario]] = [
         ("k", k, replace(scale.tried, data=data, k=k)) for data in names for k in scale.k
     ]
-    scenarios += [("sigma", sigma, replace(scale.tried, sigma=sigma)) for sigma in scale.sigma]
+    scenarios += [("sigma", sigma, replace(scale.tried, sigma=sigma, indexed=False)) for sigma in scale.sigma]
     for parameter, value, scenario in scenarios:
         points = setting.points(scenario, scale.tried_events)
         expected, _ = reports_of(OURS, scenario, points)

@@ -257,8 +257,8 @@ SECTIONS = {
     "error": Section(
         "Errors of PA (figure 8)",
         """\
-With larger σ PA keeps fewer candidates, and errs more often: the last lines show that errors are seen where they are to
-be expected.""",
+The last lines have a larger σ, for which PA keeps fewer candidates, and no grid, hence no additional ones. That errors
+are counted where there are some, *real* shows.""",
         plot_errors,
         only("error"),
         errors_table,

@@ -209,8 +209,9 @@ def error(trial: Trial, found: IntArray, expected: IntArray) -> Trial:
     >>> counted.missed, counted.wrong
     (0.5, 0.5)
     """
-    ours, theirs = ({(q, event) for q, event, _ in reports.tolist()} for reports in (found, expected))
-    return replace(trial, missed=len(theirs - ours) / trial.queries, wrong=len(ours - theirs) / trial.queries)
+    ours, theirs = (np.unique((reports[:, 0] << 40) + reports[:, 1]) for reports in (found, expected))
+    missed, wrong = np.setdiff1d(theirs, ours), np.setdiff1d(ours, theirs)
+    return replace(trial, missed=len(missed) / trial.queries, wrong=len(wrong) / trial.queries)
 
 
 @contextmanager
