@@ -20,8 +20,9 @@ from skyband.bench.topkw_runs import ALL_OF_IT, Effort, Run, Scenario, Trial, er
 from skyband.bench.ways import DisagreementError
 
 TABLE_IX = Scenario()
-USUAL, TRIED, MANY = replace(TABLE_IX, queries=50), replace(TABLE_IX, n=4_000), replace(TABLE_IX, queries=10_000, k=10)
-SHORT, LONG = Effort(10_000, 100_000, 0.25, 10.0), Effort(20_000, 100_000, 1.0, 20.0)
+USUAL, TRIED = replace(TABLE_IX, queries=50, n=10_000, b=500), replace(TABLE_IX, n=4_000)
+MANY = replace(TABLE_IX, queries=10_000, k=10)
+SHORT, LONG = Effort(5_000, 50_000, 0.2, 4.0), Effort(20_000, 100_000, 1.0, 20.0)
 PAPER = Effort(20_000, 1_000_000, 1e9, 300.0)
 TINY, SMOKE = replace(TABLE_IX, n=400, b=20, queries=5), Effort(200, 400, 0.0, 1.0, batch=100)
 EXACT = ("sa", "ra", "sasf", "sarf", "sapf", "rasf", "rarf", "rapf")
@@ -49,9 +50,9 @@ class Scale:
     d: tuple[int, ...] = (2, 4, 6, 8, 10)
     rho: tuple[int, ...] = (2, 4, 6, 8, 10, 12)
     u: tuple[int, ...] = (25, 50, 100, 200)
-    b: tuple[int, ...] = (500, 1000, 2000, 4000, 20_000)
+    b: tuple[int, ...] = (125, 250, 500, 1000, 5000)
     gamma: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4, 0.8)
-    n: tuple[int, ...] = (10_000, 20_000, 40_000)
+    n: tuple[int, ...] = (2_500, 5_000, 10_000, 20_000)
     tried: Scenario = TRIED
     tried_events: int = 100_000
     sigma: tuple[float, ...] = (0.1, 0.01)
@@ -72,8 +73,9 @@ class Scale:
             )  # fmt: skip
         if full:
             return cls(
-                TABLE_IX, PAPER, index_k=cls.k, u=(100, 200, 400, 800, 1600), b=(*cls.b[:-1], 8000, 20_000),
-                n=(*cls.n, 80_000, 160_000), tried=TABLE_IX, tried_events=1_000_000, order_effort=PAPER, data=data,
+                TABLE_IX, PAPER, index_k=cls.k, u=(100, 200, 400, 800, 1600), b=(500, 1000, 2000, 4000, 8000, 20_000),
+                n=(10_000, 20_000, 40_000, 80_000, 160_000), tried=TABLE_IX, tried_events=1_000_000,
+                order_effort=PAPER, data=data,
             )  # fmt: skip
         return cls(data=data)
 

@@ -29,11 +29,11 @@ moment that it is one of the k nearest among the last n.
   k = 9, n = 40,000, a buffer of b = 2,000, d = 2 dimensions, a grid of ρ = 10 cells in each, σ = 0.001, γ = 0.2, and
   10 additional candidates for PA with the grid. Figures 10 and 11 have d = 4, as in the paper. `rapf2` is RAPF with
   the longest buffer that is allowed, n / 2.
-- **Sizes**: in this run figures 9 to 12 have {queries} queries (paper: 400) and n = {n:,}. The cost is per event. So
-  windows are filled first; then the clock runs over {least:,} to {most:,} events, fewer for the slow ones (the paper
-  has a million events from the start). A run that takes more than {limit:g} s ends where it is; where its windows were
-  not full by then, the time is that of its last batch, and marked with a star. *Promises* has the 400 queries of table
-  IX, and {events:,} events from the first one on.
+- **Sizes**: in this run figures 9 to 12 have {queries} queries (paper: 400), n = {n:,} and b = {b:,}. The cost is per
+  event. So windows are filled first; then the clock runs over {least:,} to {most:,} events, fewer for the slow ones
+  (the paper has a million events from the start). A run that takes more than {limit:g} s ends where it is; where its
+  windows were not full by then, the time is that of its last batch, and marked with a star. *Promises* has the 400
+  queries of table IX, and {events:,} events from the first one on.
 - **A run**: events come in batches of {batch:,}. The clock runs while they pass and reports are made, for nothing else.
 - **Same care for all**: every algorithm is compiled with numba, and uses one core. So does `blocks` here; only the last
   promise gives it all cores. Trees of the paper are sorted arrays. `cpm` and `snn` always have their grid, `blocks`
