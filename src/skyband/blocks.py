@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from skyband.kernels.blocks import LEAF, ROOM, fold, grow_tree, pass_block
+from skyband.kernels.blocks import ROOM, fold, pass_block
 from skyband.kernels.skyband import NOBODY
+from skyband.kernels.trees import LEAF, grow_tree
 from skyband.order import FloatArray, IntArray, SlotArray
 from skyband.query_grid import Grid
 from skyband.skybands import Method, Reports, Skybands

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.circle import Circle
-from skyband.kernels.blocks import mark_survivors
+from skyband.kernels.survivors import mark_survivors
 from skyband.order import BoolArray
 from skyband.rows import Rows, Source
 from skyband.subscriptions import Subscriptions

@@ -166,7 +166,7 @@ def test_queries_over_columns_that_do_not_fit(changes: dict[str, Any], message: 
 def test_no_query_and_an_unknown_algorithm() -> None:
     with pytest.raises(sb.QueryError, match="no query was given"):
         sb.run([], TABLE, time="t", id="id")
-    with pytest.raises(sb.QueryError, match=r"no algorithm 'fastest'; choose one of cpm, .*, staircase, stkqf"):
+    with pytest.raises(sb.QueryError, match=r"no algorithm 'fastest'; choose one of adaptive, .*, staircase, stkqf"):
         sb.run(QUERY, TABLE, time="t", id="id", algorithm="fastest")
 
 
