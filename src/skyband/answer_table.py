@@ -111,25 +111,25 @@ def _with_windows(block: Block, answer: IntArray, columns: dict[str, Any]) -> pa
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return tables of answers as one; partitions that are not all of one type become text.
+    """Return tables of answers as one; ids, and partitions, that are not all of one type become text.
 
     Examples
     --------
     >>> joined([pa.table({"partition": [1]}), pa.table({"partition": ["a"]})])["partition"].to_pylist()
     ['1', 'a']
     """
-    kinds = {table.schema.field("partition").type for table in tables if "partition" in table.column_names}
-    if len(kinds - {pa.null()}) > 1:
-        tables = [partition_as_text(table) for table in tables]
+    for name in ("id", "partition"):
+        kinds = {table.schema.field(name).type for table in tables if name in table.column_names}
+        if len(kinds - {pa.null()}) > 1:
+            tables = [column_as_text(table, name) for table in tables]
     return pa.concat_tables(tables, promote_options="permissive")
 
 
-def partition_as_text(table: pa.Table) -> pa.Table:
-    """Return the table with its partitions, if it has any, as text: the one type that all of them go into."""
-    if "partition" not in table.column_names:
+def column_as_text(table: pa.Table, name: str) -> pa.Table:
+    """Return the table with a column, if it has that, as text: the one type that all values go into."""
+    if name not in table.column_names:
         return table
-    place = table.column_names.index("partition")
-    return table.set_column(place, "partition", table["partition"].cast(pa.string()))
+    return table.set_column(table.column_names.index(name), name, table[name].cast(pa.string()))
 
 
 def _row_order(answers: Answers, sizes: Sequence[IntArray]) -> IntArray:

@@ -11,12 +11,13 @@ from skyband.group import Group
 from skyband.joined_query import JoinedQuery
 from skyband.panes import Panes
 from skyband.query import Query
+from skyband.reduced_query import ReducedQuery
 from skyband.skyline import Case
 from skyband.windows import Schedule
 
 
-def explain(groups: Sequence[Group], algorithm: str, joins: Sequence[JoinedQuery] = ()) -> str:
-    """Describe the groups of a monitor, one paragraph each, then its joined queries."""
+def explain(groups: Sequence[Group], algorithm: str, joins: Sequence[ReducedQuery] = ()) -> str:
+    """Describe the groups of a monitor, one paragraph each, then its joined and aggregated queries."""
     count = sum(len(group.queries) for group in groups) + len(joins)
     lines = [
         f"{count} {_plural('query', count)} in {len(groups)} {_plural('group', len(groups))}, algorithm {algorithm!r}"
@@ -31,7 +32,8 @@ def explain(groups: Sequence[Group], algorithm: str, joins: Sequence[JoinedQuery
         stats = group.stats()
         lines.append(f"  keeps {stats.kept:,} of {stats.events:,} events now; at most {stats.bound:,}")
     for one in joins:
-        lines += ["", f"joined: {one}", *(f"  {line}" for line in _join_lines(one))]
+        kind, more = ("joined", _join_lines(one)) if isinstance(one, JoinedQuery) else ("aggregated", _sum_lines(one))
+        lines += ["", f"{kind}: {one}", *(f"  {line}" for line in more)]
     return "\n".join(lines)
 
 
@@ -50,6 +52,16 @@ def _join_lines(one: JoinedQuery) -> list[str]:
         f"service {join.service!r} by {join.on or 'the id'}: {policy.name}, {budget}{shared}",
         f"an id counts once, with {counted}; {kept} is kept: {stats.kept:,} objects of {stats.events:,} events now",
         f"{len(remote.replica):,} remote values are known, {remote.traffic.requests:,} requests were made",
+    ]
+
+
+def _sum_lines(one: ReducedQuery) -> list[str]:
+    """Say what an aggregated query keeps."""
+    key, stats = one.query.group_by or "the id", one.stats()
+    return [
+        _query_line(one.query),
+        f"{key} counts once, with {', '.join(map(str, one.sides.aggregates))} of its events; one row for each pane and "
+        f"{key} is kept: {stats.kept:,} of {stats.events:,} events now",
     ]
 
 

@@ -8,42 +8,30 @@ share a service fetch together, within the budget of the service.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from skyband.acquatop import AcquaTop
-from skyband.answer import Answers, Block, Events, Row, Spent
-from skyband.changes import as_rows, as_table, difference
+from skyband.answer import Block, Events, Spent
 from skyband.errors import QueryError
 from skyband.filter_join import FilterJoin
-from skyband.intake import WARMING_UP, Counts, Seen
+from skyband.intake import WARMING_UP
 from skyband.joined import Id, Panorama
 from skyband.maintainer import Refreshed
 from skyband.order import IntArray
 from skyband.query import Query
+from skyband.reduced_query import ReducedQuery, State, under
 from skyband.remote_join import JoinedAnswer, RemoteJoin
 from skyband.remotes import Remote
-from skyband.rows import Rows
 from skyband.stats import GroupStats
-from skyband.stream_side import ID, REMOTE, ROWS, STREAM, TIME, StreamSide
-from skyband.windows import ALWAYS, NEVER, Due, Schedule
+from skyband.stream_side import ID, REMOTE, STREAM, TIME
+from skyband.windows import Due
 
 
-@dataclass(frozen=True)
-class Reduced:
-    """Events of a batch as partials, and how many rows of the batch are none; `newest` is the latest time of all."""
-
-    partials: pa.Table
-    newest: int
-    late: int = 0
-    partly_late: int = 0
-    rejected: int = 0
-
-
-class JoinedQuery:
+class JoinedQuery(ReducedQuery):
     """One joined query.
 
     Parameters
@@ -55,83 +43,11 @@ class JoinedQuery:
     """
 
     def __init__(self, query: Query, remote: Remote) -> None:
-        assert query.sides is not None
-        assert query.join is not None
-        self.query, self.remote, self.sides = query, remote, query.sides
-        self.schedule = Schedule.of(query)
-        self.windows = Panorama(self.schedule.size, self.schedule.slide, self.schedule.phase)
-        self.side = StreamSide(self.sides, self.windows, query.order, query.join.on, query.select)
+        super().__init__(query)
+        self.remote = remote
         self.join = _join(query, remote, self.windows)
-        self.counts = Counts()
-        self.first, self.last = ALWAYS, NEVER
-        self.previous: list[Row] = []
-        self.plain = False
-
-    @property
-    def name(self) -> str:
-        """The query's name."""
-        return self.query.name
-
-    def __str__(self) -> str:
-        return f"score {self.query.score_expression} {self.query.order}" + (
-            "" if self.query.where is None else f", where {self.query.where_expression}"
-        )
-
-    # Events in.
-
-    @property
-    def late_before(self) -> int:
-        """Where the next window starts: an event before it has missed all its windows."""
-        return self.schedule.next_start
-
-    def push(self, rows: Rows) -> Seen:
-        """Take in one batch."""
-        passed, good = self.side.passing(rows)
-        missed = good & (rows.time < self.late_before)
-        partly = np.flatnonzero(good & ~missed & (rows.time < self._answered_to))
-        late, taken = np.flatnonzero(missed), np.flatnonzero(good & ~missed)
-        seen = Seen(passed, np.flatnonzero(passed & ~good), late, partly)
-        partials = self.side.partials(rows, taken)
-        self.take(Reduced(partials, rows.newest, len(late), len(partly), len(seen.rejected)))
-        return seen
-
-    def take(self, reduced: Reduced) -> None:
-        """Take in a batch that is reduced already; of late rows, only their number."""
-        partials, counts = reduced.partials, self.counts
-        counts.late += reduced.late
-        counts.partly_late += reduced.partly_late
-        counts.rejected += reduced.rejected
-        if not partials.num_rows:
-            return
-        time = partials[TIME].to_numpy()
-        # Which windows are the first is the same for all times of the first pane.
-        self.first, self.last = min(self.first, int(time.min())), max(self.last, int(time.max()))
-        counts.events += int(partials[ROWS].to_numpy().sum())
-        self.side.add(partials)
-
-    @property
-    def partly_before(self) -> int:
-        """The first pane that no answered window has: what lies before it has missed some of its windows."""
-        return NEVER if self._answered_to == NEVER else int(self.side.grid.of(np.array([self._answered_to]))[0])
-
-    @property
-    def _answered_to(self) -> int:
-        start = self.late_before
-        return NEVER if start == NEVER else start + self.schedule.size - self.schedule.slide
 
     # Answers out.
-
-    def due(self, watermark: int) -> Due:
-        """List the windows that a watermark closes."""
-        return Due.by([self.schedule], self.first, [watermark])
-
-    def rest(self) -> Due:
-        """List all windows that contain an event: the input has ended."""
-        return Due.none() if self.last == NEVER else self.due(self.schedule.last_end_of(self.last))
-
-    def close(self, watermark: int) -> None:
-        """Note that windows up to a watermark are past."""
-        self.schedule.closed_to = max(self.schedule.closed_to, watermark)
 
     def prepare(self, end: int) -> list[Id]:
         """Let the objects of a window arrive; return the remote ids to refresh for its answer."""
@@ -172,6 +88,7 @@ class JoinedQuery:
             remote=np.array([row.value for row in rows], np.float64),
             age=np.array([row.age for row in rows], np.int64),
         )  # fmt: skip
+        assert self.sides.service is not None
         given = [answer for answer, _ in answers]
         block = Block(
             names=[self.name], query=np.zeros(len(given), np.int64),
@@ -188,7 +105,7 @@ class JoinedQuery:
                 unknown=_column(answer.unknown for answer in given),
             ),
         )  # fmt: skip
-        return self._with_changes(block) if self.query.emits_changes else block
+        return self.with_changes(block)
 
     def why(self, answer: JoinedAnswer) -> str | None:
         """Say why an answer is not exact."""
@@ -196,50 +113,25 @@ class JoinedQuery:
             return WARMING_UP
         return None if answer.exact else answer.why
 
-    def _with_changes(self, block: Block) -> Block:
-        changes, emit = [], self.query.emit
-        for answer in Answers([block], plain=self.plain):
-            found = difference(self.previous, answer.rows, by_id=emit == "changes")
-            changes.append([change for change in found if emit in ("changes", change.kind)])
-            self.previous = answer.rows
-        return replace(block, changes=changes)
-
     # Looking inside, and snapshots.
 
     def stats(self) -> GroupStats:
         """Return the numbers so far; nothing bounds what is kept but the window."""
-        kept = len(self.side) + len(self.join.ids())
-        return GroupStats(f"{self}, joined with {self.sides.service}", (self.name,), **asdict(self.counts),
-                          kept=kept, bound=kept)  # fmt: skip
+        stats = super().stats()
+        kept = stats.kept + len(self.join.ids())
+        return replace(stats, ranking=f"{self}, joined with {self.sides.service}", kept=kept, bound=kept)
 
-    def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+    def state(self) -> State:
         """Return everything but what is known of the remote side, which is shared."""
-        meta, tables = self.join.state()
-        return {
-            "query": self.query.as_dict(), "schedule": asdict(self.schedule), "counts": asdict(self.counts),
-            "extent": [self.first, self.last], "join": meta,
-        }, {
-            **{f"side/{name}": table for name, table in self.side.state().items()},
-            **{f"join/{name}": table for name, table in tables.items()},
-            **({"previous": as_table(self.previous)} if self.previous else {}),
-        }  # fmt: skip
+        meta, tables = super().state()
+        inner, more = self.join.state()
+        return meta | {"join": inner}, tables | {f"join/{name}": table for name, table in more.items()}
 
-    @classmethod
-    def load(cls, state: tuple[dict[str, Any], dict[str, pa.Table]], remotes: dict[str, Remote]) -> JoinedQuery:
-        """Make a joined query again from what `state` returned."""
+    def load(self, state: State) -> None:
+        """Take over what `state` returned, of the same query; the remote side is as it was then."""
+        super().load(state)
         meta, tables = state
-        query = Query.from_dict(meta["query"])
-        one = cls(query, remote_of(query, remotes))
-        one.schedule, one.counts = Schedule(**meta["schedule"]), Counts(**meta["counts"])
-        one.first, one.last = meta["extent"]
-        parts = {
-            name: {key.removeprefix(name): table for key, table in tables.items() if key.startswith(name)}
-            for name in ("side/", "join/")
-        }
-        one.side.load(parts["side/"])
-        one.join.load((meta["join"], parts["join/"]))
-        one.previous = as_rows(tables["previous"]) if "previous" in tables else []
-        return one
+        self.join.load((meta["join"], under("join/", tables)))
 
 
 def remote_of(query: Query, remotes: dict[str, Remote]) -> Remote:

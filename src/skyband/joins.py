@@ -1,4 +1,4 @@
-"""The joined queries of a monitor, and the services that they share."""
+"""The joined and aggregated queries of a monitor, and the services that they share."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from skyband.aggregated_query import AggregatedQuery
 from skyband.answer import Block
 from skyband.errors import InputError, QueryError
 from skyband.intake import Seen
 from skyband.joined_query import JoinedQuery, answer_together, remote_of
 from skyband.query import Query
+from skyband.reduced_query import ReducedQuery, State
 from skyband.remotes import as_remotes
 from skyband.replica import Replica
 from skyband.rows import Rows, Source, microseconds_of
 from skyband.windows import NEVER, Due, Schedule
 
-State = tuple[dict[str, Any], dict[str, pa.Table]]
-
 
 class Joins:
-    """Joined queries over one stream.
+    """Joined and aggregated queries over one stream.
 
     Parameters
     ----------
@@ -36,27 +36,35 @@ class Joins:
     def __init__(self, services: Mapping[str, Any] | None, source: Source) -> None:
         self.remotes = as_remotes(services)
         self.source = source
-        self.queries: list[JoinedQuery] = []
+        self.queries: list[ReducedQuery] = []
         self.schema: pa.Schema | None = None
 
-    def find(self, name: str) -> JoinedQuery | None:
-        """Return a joined query by its name, if there is one."""
+    def find(self, name: str) -> ReducedQuery | None:
+        """Return a query by its name, if there is one."""
         return next((one for one in self.queries if one.name == name), None)
 
     def schedule(self, name: str) -> Schedule | None:
-        """Return the windows of a joined query, if there is one of this name."""
+        """Return the windows of a query, if there is one of this name."""
         found = self.find(name)
         return None if found is None else found.schedule
 
-    def check(self, queries: Sequence[Query]) -> list[JoinedQuery]:
-        """Return those of some queries that are joined, ready to be added; refuse what cannot be served."""
-        made = [JoinedQuery(query, remote_of(query, self.remotes)) for query in queries if query.join is not None]
+    @property
+    def id_columns(self) -> set[str]:
+        """The columns that queries take ids from, besides the stream's own."""
+        return {name for one in self.queries for name in (one.side.group_by, one.side.on) if name is not None}
+
+    def check(self, queries: Sequence[Query]) -> list[ReducedQuery]:
+        """Return those of some queries that join or aggregate, ready to be added; refuse what cannot be served."""
+        made = [self._made(query) for query in queries if query.sides is not None]
         if self.schema is not None:
             for one in made:
                 self._bind(one, self.schema)
         return made
 
-    def add(self, made: Sequence[JoinedQuery], watermark: int, newest: int) -> None:
+    def _made(self, query: Query) -> ReducedQuery:
+        return AggregatedQuery(query) if query.join is None else JoinedQuery(query, remote_of(query, self.remotes))
+
+    def add(self, made: Sequence[ReducedQuery], watermark: int, newest: int) -> None:
         """Serve more; windows that end by the watermark are past, and what began before `newest` is not all seen."""
         for one in made:
             one.close(watermark)
@@ -76,7 +84,7 @@ class Joins:
             self._bind(one, schema)
         self.schema = schema
 
-    def _bind(self, one: JoinedQuery, schema: pa.Schema) -> None:
+    def _bind(self, one: ReducedQuery, schema: pa.Schema) -> None:
         try:
             one.side.bind(schema, self.source.id)
         except InputError as error:
@@ -99,7 +107,7 @@ class Joins:
 
     def advance(self, dues: Sequence[Due], watermark: int) -> list[Block]:
         """Answer windows, listed query by query, which a watermark closes."""
-        blocks = answer_together(list(zip(self.queries, dues, strict=True)))
+        blocks = self._answer(dues)
         for one in self.queries:
             one.close(watermark)
         return blocks
@@ -107,10 +115,16 @@ class Joins:
     def finish(self) -> list[Block]:
         """Answer every window that contains an event."""
         dues = [one.rest() for one in self.queries]
-        blocks = answer_together(list(zip(self.queries, dues, strict=True)))
+        blocks = self._answer(dues)
         for one, due in zip(self.queries, dues, strict=True):
             one.close(int(due.end.max(initial=NEVER)))
         return blocks
+
+    def _answer(self, dues: Sequence[Due]) -> list[Block]:
+        asked = list(zip(self.queries, dues, strict=True))
+        joined = answer_together([(one, due) for one, due in asked if isinstance(one, JoinedQuery)])
+        own = [block for one, due in asked if isinstance(one, AggregatedQuery) for block in one.answer(due)]
+        return joined + own
 
     # Snapshots.
 
@@ -129,6 +143,8 @@ class Joins:
             if name in self.remotes:
                 remote = self.remotes[name]
                 self.remotes[name] = remote.knowing(Replica.load(state, remote.replica.capacity))
-        self.queries = [JoinedQuery.load(state, self.remotes) for state in queries]
+        self.queries = [self._made(Query.from_dict(given["query"])) for given, _ in queries]
+        for one, state in zip(self.queries, queries, strict=True):
+            one.load(state)
         if "schema" in tables:
             self.bind(tables["schema"].schema)

@@ -107,6 +107,11 @@ def _contains(known: npt.NDArray[Any], values: npt.NDArray[Any]) -> npt.NDArray[
     return same  # type: ignore[no-any-return]
 
 
+def is_key(kind: pa.DataType) -> bool:
+    """Tell whether a column of this type can hold ids: text, or whole numbers that fit int64."""
+    return is_text(kind) or (bool(pa.types.is_integer(kind)) and not pa.types.is_uint64(kind))
+
+
 def is_text(kind: pa.DataType) -> bool:
     """Tell whether a column holds text, dictionary-encoded or not."""
     if pa.types.is_dictionary(kind):

@@ -19,10 +19,10 @@ from skyband.errors import InputError, QueryError, SnapshotError, TooManyWindows
 from skyband.explain import explain
 from skyband.group import Group
 from skyband.intake import Ranking, Seen
-from skyband.joined_query import JoinedQuery, Reduced
 from skyband.joins import Joins
 from skyband.order import IntArray
 from skyband.query import Query
+from skyband.reduced_query import Reduced, ReducedQuery
 from skyband.rows import Rows, Source, TimeUnit, as_batches, microseconds_of, settle_nulls
 from skyband.skyline import LookBack
 from skyband.stats import Stats
@@ -101,7 +101,7 @@ class Monitor:
         batch
             The events.
         joined
-            Whether joined queries get them too; where not, they get theirs from elsewhere, reduced.
+            Whether joined and aggregated queries get them too; where not, they get theirs from elsewhere, reduced.
 
         Returns
         -------
@@ -110,7 +110,7 @@ class Monitor:
         began = clock.perf_counter()
         blocks: list[Block] = []
         for part in as_batches(batch, MOST_ROWS):
-            settled = settle_nulls(part, self._types, self.source, self._carried(joined))
+            settled = settle_nulls(part, self._types, self.source, self._carried(joined), self.joins.id_columns)
             self._bind(settled.schema, joined)
             self._types |= {f.name: f.type for f in part.schema if f.type != pa.null()}
             rows = Rows(settled, self.source)
@@ -127,7 +127,7 @@ class Monitor:
         return self._answers(blocks, 0.0)
 
     def push_reduced(self, reduced: Mapping[str, Reduced]) -> None:
-        """Take in, for joined queries by name, a batch that is reduced to what they need of it.
+        """Take in, for joined and aggregated queries by name, a batch that is reduced to what they need of it.
 
         Where there are other queries too, it is they who count late and rejected rows for all.
         """
@@ -222,7 +222,7 @@ class Monitor:
             was, now = before.field(name).type, schema.field(name).type
             msg = f"the time column {name!r} was {was} so far and is {now} in this batch; give all batches one schema"
             raise InputError(msg)
-        for name in {self.source.id, *carried}:
+        for name in {self.source.id, *self.joins.id_columns, *carried}:
             was, now = self._types.get(name), schema.field(name).type if name in schema.names else None
             if was is not None and was != now:
                 found = now or "missing"
@@ -299,7 +299,7 @@ class Monitor:
 
         A query is exact at once where the kept candidates suffice. Otherwise its answers are flagged "warming up" until
         a whole window has passed, or `fill` has brought what it misses; an answer that can be proven to miss nothing is
-        exact before. Joined queries always warm up.
+        exact before. Joined and aggregated queries always warm up.
 
         Parameters
         ----------
@@ -323,7 +323,7 @@ class Monitor:
 
         Count windows cannot look back: events of the past have no arrival numbers.
         """
-        if query.window.counts or query.join is not None or self.newest == NEVER or self.watermark is None:
+        if query.window.counts or query.sides is not None or self.newest == NEVER or self.watermark is None:
             return None
         schedule = Schedule.of(query)
         schedule.closed_to = self.watermark
@@ -360,7 +360,7 @@ class Monitor:
         self._check_columns([query])
         place = self.order.index(query.name)
         group = None if self.joins.find(query.name) else self._group(query.name)
-        if group is not None and query.join is None and group is self._find_group(Ranking.of(query), query.select):
+        if group is not None and query.sides is None and group is self._find_group(Ranking.of(query), query.select):
             before = group.previous.get(query.name)
             group.remove(query.name)
             group.add([query], NEVER if self.watermark is None else self.watermark)
@@ -387,7 +387,7 @@ class Monitor:
         missed = [self.look_back(query) for query in queries]
         joined = self.joins.check(queries)
         alike: dict[Ranking, list[Query]] = {}
-        for query in [query for query in queries if query.join is None]:
+        for query in [query for query in queries if query.sides is None]:
             alike.setdefault(Ranking.of(query), []).append(query)
         mark = NEVER if self.watermark is None else self.watermark
         for ranking, members in alike.items():
@@ -428,7 +428,7 @@ class Monitor:
     def _check_ranking(self, queries: Sequence[Query]) -> None:
         """Refuse queries that rank in a way the algorithm does not know."""
         for query in queries:
-            if query.join is None and query.distinct not in self.algorithm.distincts:
+            if query.sides is None and query.distinct not in self.algorithm.distincts:
                 able = [a.name for a in algorithms.ALGORITHMS.values() if query.distinct in a.distincts]
                 msg = (
                     f"algorithm {self.algorithm.name!r} ranks events, as its paper does: it has no "
@@ -440,7 +440,7 @@ class Monitor:
         """Refuse queries over columns that the stream, once it is known, does not have."""
         if self.schema is not None:
             self.joins.check(queries)
-            for query in [query for query in queries if query.join is None]:
+            for query in [query for query in queries if query.sides is None]:
                 if self._find_group(Ranking.of(query), query.select) is not None:
                     continue
                 try:
@@ -556,12 +556,12 @@ def _between(batch: pa.RecordBatch, source: Source, schedule: Schedule) -> pa.Re
     return batch.filter(pa.array((time >= low) & (time < schedule.missing_to)))
 
 
-def _naming(group: Group | JoinedQuery, do: Callable[[T], R], what: T) -> R:
+def _naming(group: Group | ReducedQuery, do: Callable[[T], R], what: T) -> R:
     """Do something with a group; where it has too many windows, name the query that asks for the most."""
     try:
         return do(what)
     except TooManyWindows as error:
-        queries = [group.query] if isinstance(group, JoinedQuery) else group.queries
+        queries = [group.query] if isinstance(group, ReducedQuery) else group.queries
         error.query = min(queries, key=lambda query: query.window.slide).name
         raise
 

@@ -13,7 +13,7 @@ from skyband.errors import QueryError
 from skyband.expressions import Expression
 from skyband.expressions import parse as parse_anew
 from skyband.join import Join
-from skyband.sides import Sides
+from skyband.sides import Sides, holds_aggregates
 
 Order = Literal["desc", "asc"]
 Distinct = Literal["best", "latest"]
@@ -159,7 +159,9 @@ class Query:
     k
         How many events to rank, at least 1.
     score
-        SQL expression over the stream's columns that ranks events, such as ``"price * volume"``.
+        SQL expression over the stream's columns that ranks events, such as ``"price * volume"``; or, with aggregates,
+        that ranks ids by all their events of the window: ``count(*)``, ``count(x)``, ``sum(x)``, ``max(x)``,
+        ``min(x)``, ``avg(x)``, as in ``"sum(price * volume) / sum(volume)"``.
     window
         How far each window reaches and how often it is answered.
     where
@@ -179,8 +181,10 @@ class Query:
         Columns of the stream to carry into the answer.
     join
         Remote data to join with; its service's name is then a column of `score` and `where`. Each id counts once, with
-        its latest event of the window, or with the aggregates that the score may then have: ``count(*)``, ``sum(x)``,
-        ``max(x)``, ``min(x)``, ``avg(x)``.
+        its latest event of the window, or with the aggregates of the score.
+    group_by
+        With aggregates in the score: the column whose values are ranked, as the ids of the answer; the stream's ids
+        where it is left out.
 
     Examples
     --------
@@ -204,25 +208,28 @@ class Query:
     emit: Emit = field(kw_only=True, default="final")
     select: tuple[str, ...] = field(kw_only=True, default=())
     join: Join | None = field(kw_only=True, default=None)
+    group_by: str | None = field(kw_only=True, default=None)
 
     def __post_init__(self) -> None:
         if isinstance(self.select, list):
             object.__setattr__(self, "select", tuple(self.select))
         problems = [*_value_problems(self), *_choice_problems(self), *_select_problems(self.select)]
-        joined = self.join is not None
         for what in ("score", "where", "partition_by"):
             text = getattr(self, what)
             if text is not None or what == "score":
-                problems += _expression_problems(what, text, aggregates=joined and what == "score")
-        if joined:
-            problems += _join_problems(self, sound=not problems)
+                problems += _expression_problems(what, text, aggregates=what == "score")
+        sound = not problems
+        if self.join is not None:
+            problems += _join_problems(self, sound)
+        if sound:
+            problems += _group_problems(self)
         if problems:
             raise QueryError(problems, self.name if isinstance(self.name, str) else None)
 
     @cached_property
     def score_expression(self) -> Expression:
         """The parsed score."""
-        return parse(self.score, aggregates=self.join is not None)
+        return parse(self.score, aggregates=True)
 
     @cached_property
     def where_expression(self) -> Expression | None:
@@ -241,10 +248,11 @@ class Query:
 
     @cached_property
     def sides(self) -> Sides | None:
-        """The stream's side and the remote one, of a joined query."""
-        if self.join is None:
+        """The stream's side and the remote one, of a query that joins or aggregates; None where events are ranked."""
+        if self.join is None and not holds_aggregates(self.score_expression.tree):
             return None
-        return Sides.of(self.join.service, self.score_expression, self.where_expression)
+        service = None if self.join is None else self.join.service
+        return Sides.of(service, self.score_expression, self.where_expression)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the query as plain values, as a query file holds it; `from_dict` makes it again.
@@ -267,6 +275,7 @@ class Query:
             "emit": self.emit,
             "select": list(self.select),
             "join": None if self.join is None else self.join.as_dict(),
+            "group_by": self.group_by,
         }
         return {key: value for key, value in given.items() if value not in (None, 0, [])}
 
@@ -309,7 +318,7 @@ class Query:
 _WINDOW_KEYS = ("size", "slide", "offset", "closed")
 _KEYS = (
     "name", "k", "size", "slide", "offset", "closed", "score", "where", "partition_by",
-    "distinct", "order", "emit", "select", "join",
+    "distinct", "order", "emit", "select", "join", "group_by",
 )  # fmt: skip
 
 
@@ -390,6 +399,34 @@ def _join_problems(query: Query, sound: bool) -> list[str]:
     if policy.needs_filter and not filtered:
         problems.append(f"the policy {policy.name!r} is for conditions such as {join.service} > 500; choose another "
                         "one, such as 'AT-BSM', or add the condition")  # fmt: skip
+    return problems
+
+
+def _group_problems(query: Query) -> list[str]:
+    """List what a query with aggregates cannot have, and who else cannot group."""
+    key = query.group_by
+    if key is not None and (not isinstance(key, str) or not key):
+        return [f"group_by is {key!r}; give the name of a column, or leave it out for the stream's ids"]
+    if not holds_aggregates(query.score_expression.tree):
+        return [] if key is None else [
+            f"group_by is {key!r}, and the score {query.score!r} has no aggregate; write count(*), sum(…), max(…), "
+            "min(…) or avg(…), or leave group_by out"
+        ]  # fmt: skip
+    if query.join is not None:
+        return []
+    problems = []
+    if query.window.counts:
+        problems.append("aggregates are of windows of time, and the window counts events; give a window of time")
+    if query.distinct is not None:
+        problems.append(f"aggregates rank ids, each once; leave distinct={query.distinct!r} out")
+    if query.partition_by is not None:
+        problems.append("aggregates have one ranking; leave partition_by out, or make a query for each part")
+    if query.emit == "early":
+        problems.append("aggregates are shown when their window closes; use emit='final' or 'changes'")
+    try:
+        assert query.sides
+    except QueryError as error:
+        problems += error.problems
     return problems
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from numbers import Integral
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import InputError
-from skyband.keys import is_text
+from skyband.keys import is_key, is_text
 from skyband.order import BoolArray, IntArray
 from skyband.windows import NEVER
 
@@ -66,7 +66,7 @@ class Source:
             msg = f"time_unit is given but the time column {self.time!r} is {kind}; leave time_unit out"
             raise InputError(msg)
         kind = schema.field(self.id).type
-        if not (pa.types.is_integer(kind) or is_text(kind)) or pa.types.is_uint64(kind):
+        if not is_key(kind):
             msg = f"the id column {self.id!r} is {kind}; ids are text or whole numbers that fit int64: cast it first"
             raise InputError(msg)
 
@@ -100,6 +100,14 @@ class Rows:
             column.is_valid().to_numpy(zero_copy_only=False) for column in (self._times, self.ids) if column.null_count
         ]
         return np.logical_and.reduce(masks) if masks else None
+
+    def by(self, column: str | None) -> Rows:
+        """Return the same rows with ids from another column; None: these."""
+        if column is None:
+            return self
+        other = Rows(self.batch, replace(self.source, id=column))
+        other._times = self._times
+        return other
 
     @cached_property
     def newest(self) -> int:
@@ -178,16 +186,20 @@ def _from_text(column: pa.Array, source: Source) -> pa.Array:
 
 
 def settle_nulls(
-    batch: pa.RecordBatch, known: Mapping[str, pa.DataType], source: Source, carried: AbstractSet[str]
+    batch: pa.RecordBatch,
+    known: Mapping[str, pa.DataType],
+    source: Source,
+    carried: AbstractSet[str],
+    ids: AbstractSet[str] = frozenset(),
 ) -> pa.RecordBatch:
     """Give columns that hold nothing but NULL, and so have no type, the type they are known by or a likely one.
 
     Without this, a batch of incomplete rows would stop the stream instead of being counted. Columns that are
-    only carried along can stay without a type.
+    only carried along can stay without a type; `ids` are more columns that queries take ids from.
     """
     if pa.null() not in batch.schema.types:
         return batch
-    likely = {source.time: pa.int64(), source.id: pa.int64()}
+    likely = dict.fromkeys((source.time, source.id, *ids), pa.int64())
     kinds = dict(zip(batch.schema.names, batch.schema.types, strict=True))
     for name in [name for name, kind in kinds.items() if kind == pa.null()]:
         kinds[name] = known.get(name, likely.get(name, pa.null() if name in carried else pa.float64()))

@@ -1,5 +1,7 @@
 """The two sides of a joined query: what of its score and its condition is the stream's, what the remote side's.
 
+An aggregated query without a join is all stream.
+
 A score such as ``100 * mentions + followers`` joined with the service `followers` has one part that only the stream
 knows, ``100 * mentions``. That part is worked out where events are, once; it and the remote value make the score,
 again whenever the remote value changes. Aggregates belong to the stream's side: then the part is worked out of them,
@@ -28,7 +30,7 @@ import pyarrow as pa
 from skyband.errors import InputError, QueryError
 from skyband.expressions import Bound, Expression, tree
 from skyband.expressions.parse import AGGREGATES
-from skyband.expressions.tree import Call, Column, Literal, Node, Type
+from skyband.expressions.tree import NULL, Call, Column, Literal, Node, Type
 from skyband.order import FloatArray
 
 STREAM = "the stream"
@@ -57,6 +59,14 @@ class Aggregate:
     def __str__(self) -> str:
         return f"{self.function}({'*' if self.argument is None else self.argument})"
 
+    def values(self, schema: pa.Schema) -> Expression:
+        """Return the numbers that are aggregated, over a stream's columns; of what is counted and no number, a 1."""
+        assert self.argument is not None
+        if self.function == "count" and self.argument.bind(schema).type not in ("number", "integer"):
+            absent = Call("is null", (self.argument.tree,))
+            return _expression(Call("case", (absent, NULL, Literal(Type.INTEGER, "1"))))
+        return self.argument
+
 
 @dataclass(frozen=True)
 class Sides:
@@ -65,7 +75,7 @@ class Sides:
     Parameters
     ----------
     service
-        The name of the remote column.
+        The name of the remote column; None where all is the stream's.
     part
         The stream's part of the score: over the stream's columns, or over those of `aggregates`.
     aggregates
@@ -78,7 +88,7 @@ class Sides:
         The score, over `STREAM` and the remote column.
     """
 
-    service: str
+    service: str | None
     part: Expression
     aggregates: tuple[Aggregate, ...]
     where: Expression | None
@@ -86,7 +96,7 @@ class Sides:
     combine: Expression
 
     @classmethod
-    def of(cls, service: str, score: Expression, where: Expression | None) -> Sides:
+    def of(cls, service: str | None, score: Expression, where: Expression | None) -> Sides:
         """Take a query apart.
 
         Raises
@@ -104,7 +114,7 @@ class Sides:
                 f"score: {', '.join(map(repr, bare))} stands outside of an aggregate; with {next(iter(aggregates))} in "
                 "it, a score is made of aggregates: write max(…), min(…), sum(…) or avg(…) around it"
             )
-        if condition is None and not _mentions(score.tree, service) and not problems:
+        if service is not None and condition is None and not _mentions(score.tree, service) and not problems:
             problems.append(
                 f"neither the score nor the condition uses {service!r}; name the service where its value counts, such "
                 f"as score='… + {service}', or leave the join out"
@@ -114,6 +124,8 @@ class Sides:
         sides = cls(service, _expression(part), tuple(aggregates.values()), kept, condition, _expression(combine))
         try:
             assert sides._bound
+            if aggregates:
+                sides.part.bind(pa.schema([(name, pa.float64()) for name in aggregates]), "score")
         except InputError as error:
             msg = f"score: {error}"
             raise QueryError(msg) from None
@@ -128,33 +140,42 @@ class Sides:
 
     def joined(self, stream: FloatArray, value: FloatArray) -> FloatArray:
         """Return scores, of the stream's part and the remote value; NaN where there is none."""
-        batch = pa.record_batch({STREAM: pa.array(stream), self.service: pa.array(value)})
+        batch = pa.record_batch([pa.array(stream), pa.array(value)], self._schema)
         scores, valid = self._bound.scores(batch)
         lacking = np.isnan(value) if valid is None else np.isnan(value) | ~valid
         return np.where(lacking, np.nan, scores)
 
     @cached_property
     def _bound(self) -> Bound:
-        return self.combine.bind(pa.schema([(STREAM, pa.float64()), (self.service, pa.float64())]), "score")
+        return self.combine.bind(self._schema, "score")
+
+    @property
+    def _schema(self) -> pa.Schema:
+        return pa.schema([(STREAM, pa.float64()), (self.service or "", pa.float64())])
 
 
 def _expression(node: Node) -> Expression:
     return Expression(tree.to_sql(node), node)
 
 
-def _is_remote(node: Node, service: str) -> bool:
-    return isinstance(node, Column) and node.name.lower() == service.lower()
+def holds_aggregates(node: Node) -> bool:
+    """Tell whether there is an aggregate in an expression."""
+    return isinstance(node, Call) and (node.name in AGGREGATES or any(map(holds_aggregates, node.args)))
 
 
-def _mentions(node: Node, service: str) -> bool:
-    return any(name.lower() == service.lower() for name in tree.columns(node))
+def _is_remote(node: Node, service: str | None) -> bool:
+    return isinstance(node, Column) and service is not None and node.name.lower() == service.lower()
+
+
+def _mentions(node: Node, service: str | None) -> bool:
+    return service is not None and any(name.lower() == service.lower() for name in tree.columns(node))
 
 
 # The condition.
 
 
 def _take_condition(
-    service: str, where: Expression | None, problems: list[str]
+    service: str | None, where: Expression | None, problems: list[str]
 ) -> tuple[Condition | None, Expression | None]:
     """Return the comparison of the remote value, and what is left for the stream."""
     if where is None:
@@ -181,7 +202,7 @@ def _conjuncts(node: Node) -> Iterator[Node]:
         yield node
 
 
-def _comparison(node: Node, service: str) -> Condition | None:
+def _comparison(node: Node, service: str | None) -> Condition | None:
     if not isinstance(node, Call) or node.name not in _SIGNS:
         return None
     left, right = node.args
@@ -195,7 +216,7 @@ def _comparison(node: Node, service: str) -> Condition | None:
 # The score.
 
 
-def _take_aggregates(node: Node, service: str, found: dict[str, Aggregate], problems: list[str]) -> Node:
+def _take_aggregates(node: Node, service: str | None, found: dict[str, Aggregate], problems: list[str]) -> Node:
     """Put columns in the place of aggregates, which are noted by the names of these columns."""
     if not isinstance(node, Call):
         return node
@@ -205,17 +226,13 @@ def _take_aggregates(node: Node, service: str, found: dict[str, Aggregate], prob
     one = Aggregate(node.name, argument)
     if argument is not None and _mentions(argument.tree, service):
         problems.append(f"score: {one} aggregates the remote value; aggregates are of the stream: take {service!r} out")
-    if argument is not None and _holds_aggregates(argument.tree):
+    if argument is not None and holds_aggregates(argument.tree):
         problems.append(f"score: {one} has an aggregate inside an aggregate; write one")
     found[str(one)] = one
     return Column(str(one))
 
 
-def _holds_aggregates(node: Node) -> bool:
-    return isinstance(node, Call) and (node.name in AGGREGATES or any(map(_holds_aggregates, node.args)))
-
-
-def _split(node: Node, service: str, problems: list[str]) -> tuple[Node, Node]:
+def _split(node: Node, service: str | None, problems: list[str]) -> tuple[Node, Node]:
     """Return the stream's part of a score, and the score over it and the remote value."""
     parts = list(dict.fromkeys(_parts(node, service)))
     if not parts:
@@ -236,7 +253,7 @@ def _split(node: Node, service: str, problems: list[str]) -> tuple[Node, Node]:
     return _sum(own), Call("+", (_sum(rest), Column(STREAM)))
 
 
-def _parts(node: Node, service: str) -> Iterator[Node]:
+def _parts(node: Node, service: str | None) -> Iterator[Node]:
     """Yield the largest parts of a score without the remote value; constants are none."""
     if not _mentions(node, service):
         if any(True for _ in tree.columns(node)):

@@ -1,4 +1,4 @@
-"""The stream's side of a joined query: events come in, and for each window one object per id goes out.
+"""The stream's side of a query that joins or aggregates: events in, and for each window one object per id out.
 
 Between the two, events are *partials*: one row per pane and id. All events of a pane lie in the same windows. So of an
 id whose latest event counts, the latest of each pane is enough; of aggregates, those of each pane are. Partials can be
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from skyband.errors import InputError
 from skyband.expressions import Bound
 from skyband.joined import Panorama
-from skyband.keys import is_text
+from skyband.keys import is_key, is_text
 from skyband.order import BoolArray, FloatArray, IntArray, merit_of
 from skyband.rows import Rows
 from skyband.sides import Aggregate, Sides
@@ -74,7 +74,7 @@ class _Bounds:
 
 
 class StreamSide:
-    """Events of a stream on their way to a join.
+    """Events of a stream on their way to a join, or to a ranking of their aggregates.
 
     Parameters
     ----------
@@ -88,10 +88,21 @@ class StreamSide:
         The column of remote ids; None where they are the stream's.
     select
         Columns to carry along.
+    group_by
+        The column of the objects' ids; None where they are the stream's.
     """
 
-    def __init__(self, sides: Sides, windows: Panorama, order: str, on: str | None, select: Sequence[str]) -> None:
+    def __init__(
+        self,
+        sides: Sides,
+        windows: Panorama,
+        order: str,
+        on: str | None,
+        select: Sequence[str],
+        group_by: str | None = None,
+    ) -> None:
         self.sides, self.grid, self.order, self.on, self.select = sides, Grid(windows), order, on, tuple(select)
+        self.group_by = group_by
         self.measures = _measures(sides.aggregates)
         self._bounds: _Bounds | None = None
         self._parts: list[pa.Table] = []
@@ -109,30 +120,31 @@ class StreamSide:
 
     def bind(self, schema: pa.Schema, id_column: str) -> None:
         """Look up the columns of the query; InputError where one is missing or of a wrong type."""
-        sides, on = self.sides, self.on or id_column
-        if sides.service.lower() in (name.lower() for name in schema.names):
+        sides, key = self.sides, self.group_by or id_column
+        if sides.service is not None and sides.service.lower() in (name.lower() for name in schema.names):
             msg = (
                 f"the stream has a column {sides.service!r}, as the service is called that the query joins with; call "
                 "the service otherwise, or rename the column"
             )
             raise InputError(msg)
-        wanted = {"select": self.select, "the join's on": () if self.on is None else (self.on,)}
+        keys = {"group_by": self.group_by, "the join's on": self.on}
+        wanted = {"select": self.select, **{what: (name,) for what, name in keys.items() if name is not None}}
         for what, names in wanted.items():
             if missing := [name for name in names if name not in schema.names]:
                 msg = (
                     f"{what} names {', '.join(map(repr, missing))}; the stream's columns are {', '.join(schema.names)}"
                 )
                 raise InputError(msg)
-        kind = schema.field(on).type
-        if not (pa.types.is_integer(kind) or is_text(kind)) or pa.types.is_uint64(kind):
-            msg = f"the join's on names {on!r}, which is {kind}; remote ids are text or whole numbers that fit int64"
-            raise InputError(msg)
+        for what, name in keys.items():
+            if name is not None and not is_key(kind := schema.field(name).type):
+                msg = f"{what} names {name!r}, which is {kind}; ids are text or whole numbers that fit int64: cast it"
+                raise InputError(msg)
         self._bounds = _Bounds(
             where=None if sides.where is None else sides.where.bind(schema, "filter"),
             part=None if sides.aggregates else sides.part.bind(schema, "score"),
-            arguments={str(a.argument): a.argument.bind(schema, "score") for a in sides.aggregates if a.argument},
-            ids=_plain(schema.field(id_column).type),
-            remotes=_plain(kind),
+            arguments={name: one.values(schema).bind(schema, "score") for name, one in self.measures.items()},
+            ids=_plain(schema.field(key).type),
+            remotes=_plain(schema.field(self.on or key).type),
         )
 
     def passing(self, rows: Rows) -> tuple[BoolArray, BoolArray]:
@@ -164,7 +176,7 @@ class StreamSide:
             columns[STREAM] = _values(bounds.part, batch)
         values = {name: _values(bound, batch) for name, bound in bounds.arguments.items()}
         for name, measure in self.measures.items():
-            value = values[str(measure.argument)]
+            value = values[name]
             columns[name] = (~np.isnan(value)).astype(np.int64) if measure.function == "count" else value
         columns |= {CARRIED + name: batch.column(name) for name in self.select}
         return self._reduced(pa.table(columns), PANE)

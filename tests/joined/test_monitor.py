@@ -194,7 +194,7 @@ def test_unknown_services_and_columns_are_refused_at_once() -> None:
     plain = [{"t": 1, "id": 1, "x": 3.0}]
     for query, message in (
         (joined(join={"on": "user"}), "the join's on names 'user'; the stream's columns are t, id, x"),
-        (joined(join={"on": "x"}), "the join's on names 'x', which is double; remote ids are text or whole numbers"),
+        (joined(join={"on": "x"}), "the join's on names 'x', which is double; ids are text or whole numbers"),
         (joined(select=("y",)), "select names 'y'; the stream's columns are t, id, x"),
         (joined(score="y + value"), "there is no column 'y'"),
     ):

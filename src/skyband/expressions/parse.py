@@ -298,7 +298,7 @@ def _function(reader: Reader, node: Any, depth: int) -> Node:
 def _aggregate(reader: Reader, node: Any, name: str, depth: int) -> Node:
     """Read ``count(*)``, ``count(x)``, ``sum(x)`` and the like."""
     if not reader.aggregates:
-        message = f"the function {name}() is not allowed here: aggregates are for the score of a query with a join"
+        message = f"the function {name}() is not allowed here: aggregates are for the score of a query"
         reader.fail(message, position(node))
     args = node.expressions
     if name == "count" and len(args) == 1 and isinstance(args[0], exp.Star):

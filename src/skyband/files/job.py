@@ -243,7 +243,7 @@ def used_columns(queries: Sequence[Query], source: Source, schema: pa.Schema) ->
     names = [source.time, source.id]
     for query in queries:
         try:
-            names += _used_by(query, schema) if query.join is None else _used_by_join(query, source, schema)
+            names += _used_by(query, schema) if query.sides is None else _used_by_sides(query, source, schema)
         except InputError as error:
             problems.append(f"query {query.name!r}: {error}")
     if problems:
@@ -266,20 +266,22 @@ def _used_by(query: Query, schema: pa.Schema) -> list[str]:
     return [*query.select, *(find_column(name, schema).name for name in used)]
 
 
-def _used_by_join(query: Query, source: Source, schema: pa.Schema) -> list[str]:
-    assert query.join is not None
+def _used_by_sides(query: Query, source: Source, schema: pa.Schema) -> list[str]:
     assert query.sides is not None
-    on = [] if query.join.on is None else [query.join.on]
-    StreamSide(query.sides, Panorama(1, 1), query.order, query.join.on, query.select).bind(schema, source.id)
+    on = None if query.join is None else query.join.on
+    side = StreamSide(query.sides, Panorama(1, 1), query.order, on, query.select, query.group_by)
+    side.bind(schema, source.id)
+    keys = [name for name in (on, query.group_by) if name is not None]
     used = [name for expression in query.sides.expressions for name in expression.columns]
-    return [*query.select, *on, *(find_column(name, schema).name for name in used)]
+    return [*query.select, *keys, *(find_column(name, schema).name for name in used)]
 
 
 def answer_schema(queries: Sequence[Query], source: Source, algorithm: type[Algorithm], schema: pa.Schema) -> pa.Schema:
     """Return the columns of all answers to queries over a stream, whichever of them come first."""
     window = pa.int64() if queries[0].window.counts else TIME
     fields = {"query": pa.string(), "window_start": window, "window_end": window, "rank": pa.int32()}
-    fields["id"] = pa.string() if is_text(schema.field(source.id).type) else pa.int64()
+    ids = [schema.field(query.group_by or source.id).type for query in queries]
+    fields["id"] = pa.string() if any(map(is_text, ids)) else pa.int64()
     fields |= {"score": pa.float64(), "time": TIME}
     partitions = [_partition_type(query, schema) for query in queries if query.partition_by is not None]
     if partitions:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from skyband.errors import InputError, QueryError
 from skyband.files.job import used_columns
+from skyband.keys import is_text
 from skyband.monitor import Monitor
 from skyband.query import Query
 from skyband.remotes import Remote
@@ -31,6 +32,14 @@ def check(
             f"services={{{query.join.service!r}: …}}"
         )
         raise QueryError(msg, query.name)
+    if query.group_by is not None:
+        group, ids = (schema.field(name).type for name in (query.group_by, source.id))
+        if is_text(group) != is_text(ids):
+            msg = (
+                f"group_by names {query.group_by!r}, which is {group}, and the stream's ids are {ids}, so they do not "
+                "go into one column of answers; cast one of them, or start a stream of its own for it"
+            )
+            raise QueryError(msg, query.name)
     if any(other.window.counts != query.window.counts for other in others):
         kind, rest = ("counts events", "measure time") if query.window.counts else ("measures time", "count events")
         msg = (

@@ -240,7 +240,7 @@ class _Live:
         return self
 
     def _read(self, df: DataFrame) -> Reading:
-        """Take the batch in: what may matter of it, for joined queries reduced, with side outputs all of it."""
+        """Take the batch in: what may matter of it, where queries join or aggregate reduced, with side outputs all."""
         reading, joined = Reading(), bool(self.monitor.joins.queries)
         if joined and self.reader.whole:
             reading.passes = 1
@@ -306,7 +306,7 @@ class _Live:
 
     def _announce(self, more: Sequence[Query] = ()) -> None:
         """Let the monitor know which columns it will be given, also for some more queries."""
-        plain = [query for query in more if query.join is None]
+        plain = [query for query in more if query.sides is None]
         rankings = [*(group.ranking for group in self.monitor.groups), *(Ranking.of(query) for query in plain)]
         self.monitor.declare(columns.declared(self.stream.schema, rankings))
 
@@ -378,7 +378,7 @@ class _Live:
             "watermark": None if monitor.watermark is None else _moment(monitor.watermark).isoformat(),
             "seconds": {name: round(spent, 6) for name, spent in reading.seconds.items()} | {"all": round(seconds, 6)},
         }
-        if monitor.joins.queries:
+        if any(query.join is not None for query in monitor.queries):
             spent = [block.spent for part in answers for block in part.blocks if block.spent is not None]
             entry["remote"] = {
                 name: sum(int(getattr(one, name).sum()) for one in spent) for name in ("refreshes", "failures", "stale")

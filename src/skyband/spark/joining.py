@@ -1,4 +1,4 @@
-"""The stream's side of joined queries, made by Spark: one row per pane and id comes back, however many events it has.
+"""The stream side of queries that join or aggregate, made by Spark: of each pane and id one row comes back.
 
 On the executors rows are filtered, and reduced to what `skyband.stream_side` calls partials: of each pane and id the
 latest event, or the aggregates of its events. Nothing else is left out. All events of a pane lie in the same windows,
@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.joined_query import JoinedQuery, Reduced
 from skyband.keys import is_text
 from skyband.monitor import Monitor
+from skyband.reduced_query import Reduced, ReducedQuery
 from skyband.rows import Source
 from skyband.sides import Aggregate
 from skyband.spark import columns
@@ -56,7 +56,7 @@ class Joiner:
         reduced = {}
         for one in monitor.joins.queries:
             key = (one.sides.part, one.sides.aggregates, one.sides.where, one.windows, one.query.order, one.side.on,
-                   one.side.select, one.late_before)  # fmt: skip
+                   one.side.select, one.side.group_by, one.late_before)  # fmt: skip
             if key not in found:
                 with reading.phase("plan"):
                     frame = self._frame(df, one)
@@ -71,7 +71,7 @@ class Joiner:
 
     # On the executors.
 
-    def _frame(self, df: DataFrame, one: JoinedQuery) -> DataFrame:
+    def _frame(self, df: DataFrame, one: ReducedQuery) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
         rows = df.select(*(F.expr(text).alias(name) for name, text in self._columns(one).items()))
@@ -81,11 +81,12 @@ class Joiner:
             *(F.expr(f"{text} AS {quoted(name)}") for name, text in self._sums(one))
         )
 
-    def _columns(self, one: JoinedQuery) -> dict[str, str]:
+    def _columns(self, one: ReducedQuery) -> dict[str, str]:
         """Return what is worked out of each row, as SQL."""
         sides, side, schema = one.sides, one.side, self.schema
-        found = {TIME: self.time, ID: _id(self.source.id, schema)}
-        wanted = [f"isnotnull({self.time})", f"isnotnull({quoted(self.source.id)})"]
+        key = side.group_by or self.source.id
+        found = {TIME: self.time, ID: _id(key, schema)}
+        wanted = [f"isnotnull({self.time})", f"isnotnull({quoted(key)})"]
         if side.on is not None:
             found[REMOTE] = _id(side.on, schema)
             wanted.append(f"isnotnull({quoted(side.on)})")
@@ -100,11 +101,10 @@ class Joiner:
         )
         found[PANE] = _pane(one, self.time)
         for measure in side.measures.values():
-            assert measure.argument is not None
-            found[_argument(measure)] = f"nullif(double({measure.argument.spark_sql(schema)}), double('NaN'))"
+            found[_argument(measure)] = f"nullif(double({measure.values(schema).spark_sql(schema)}), double('NaN'))"
         return found | {CARRIED + name: quoted(name) for name in side.select}
 
-    def _sums(self, one: JoinedQuery) -> list[tuple[str, str]]:
+    def _sums(self, one: ReducedQuery) -> list[tuple[str, str]]:
         """Return what is worked out of the rows of a pane and id, as SQL."""
         side = one.side
         keys = [TIME]
@@ -122,7 +122,7 @@ class Joiner:
 
     # On the driver.
 
-    def _reduced(self, table: pa.Table, one: JoinedQuery) -> Reduced:
+    def _reduced(self, table: pa.Table, one: ReducedQuery) -> Reduced:
         newest = pc.max(table[_NEWEST]).as_py()
         counts = {
             kind: int(pc.sum(table.filter(pc.equal(table[_KIND], kind))[ROWS]).as_py() or 0)
@@ -153,10 +153,10 @@ def _id(name: str, schema: pa.Schema) -> str:
 
 
 def _argument(measure: Aggregate) -> str:
-    return f"of {measure.argument}"
+    return f"of {measure}"
 
 
-def _pane(one: JoinedQuery, time: str) -> str:
+def _pane(one: ReducedQuery, time: str) -> str:
     """Return the pane of a row, as `skyband.stream_side.Grid` numbers them."""
     windows, rest = one.windows, one.side.grid.rest
     since = f"({time} - {windows.offset}L)"

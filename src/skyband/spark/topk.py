@@ -109,6 +109,12 @@ def _check_joins(queries: Iterable[Query]) -> None:
                 "sb.spark.start or sb.run, or join a DataFrame of the remote data before"
             )
             raise QueryError(msg, query.name)
+        if isinstance(query, Query) and query.sides is not None:
+            msg = (
+                f"its score {query.score!r} has aggregates, which a batch DataFrame has groupBy and agg for; use "
+                "sb.spark.start or sb.run"
+            )
+            raise QueryError(msg, query.name)
 
 
 def _check_queries(queries: Iterable[Query]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.answer_table import partition_as_text
+from skyband.answer_table import column_as_text
 from skyband.errors import InputError
 from skyband.spark.sinks.frames import as_frame
 
@@ -98,4 +98,4 @@ def _concat(parts: list[pa.Table]) -> pa.Table:
     try:
         return pa.concat_tables(parts, promote_options="permissive")
     except (pa.ArrowTypeError, pa.ArrowInvalid):  # partitions of another type than before
-        return pa.concat_tables([partition_as_text(part) for part in parts], promote_options="permissive")
+        return pa.concat_tables([column_as_text(part, "partition") for part in parts], promote_options="permissive")

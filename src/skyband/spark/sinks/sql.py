@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from skyband.answer_table import partition_as_text
+from skyband.answer_table import column_as_text
 from skyband.errors import InputError
 from skyband.files.writers import as_text
 from skyband.keys import is_text
@@ -68,7 +68,7 @@ class Sql:
             return
         sa = _sqlalchemy()
         if holds_answers(answers.column_names):
-            answers = partition_as_text(answers)  # else its type could change when queries come and go
+            answers = column_as_text(answers, "partition")  # else its type could change when queries come and go
         rows, key = keyed(_simple(answers), batch_id)
         table = _table(self.table, rows.schema, (*key, NUMBER))
         with self._connection() as connection:
