@@ -43,7 +43,8 @@ def _join_lines(one: JoinedQuery) -> list[str]:
     assert join is not None
     policy = join.policy_for(sides.condition is not None)
     budget = "no bound" if join.budget is None else f"at most {join.budget:,} refreshes an answer"
-    shared = "" if remote.budget is None else f", {remote.budget:,} at one moment with others that share it"
+    whole = remote.shares.budget
+    shared = "" if whole is None else f", {whole:,} at one moment with others that share it"
     counted = f"{', '.join(map(str, sides.aggregates))} of its events" if sides.aggregates else "its latest event"
     kept = "the whole window" if policy.whole_window else f"a list of the best {one.query.k} + {join.n} of each window"
     stats = one.stats()

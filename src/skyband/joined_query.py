@@ -157,11 +157,11 @@ def answer_together(dues: Sequence[tuple[JoinedQuery, Due]]) -> list[Block]:
         for one, end in moments[now]:
             by_remote.setdefault(id(one.remote), []).append((one, end))
         for members in by_remote.values():
-            elected = [one.prepare(end) for one, end in members]
+            elected = {one.name: one.prepare(end) for one, end in members}
             first = members[0][0]
-            refreshed = first.join.maintainer.refresh(first.remote.share(elected), now)
-            for (one, end), mine in zip(members, elected, strict=True):
-                answered = one.conclude(end, refreshed.of(mine))
+            refreshed = first.join.maintainer.refresh(first.remote.share(elected, now), now)
+            for one, end in members:
+                answered = one.conclude(end, refreshed.of(elected[one.name]))
                 if answered is not None:
                     found.setdefault((one.name, one.why(answered[0])), []).append(answered)
     named = {one.name: one for one, _ in dues}

@@ -17,7 +17,6 @@ from skyband.joined_query import JoinedQuery, answer_together, remote_of
 from skyband.query import Query
 from skyband.reduced_query import ReducedQuery, State
 from skyband.remotes import as_remotes
-from skyband.replica import Replica
 from skyband.rows import Rows, Source, microseconds_of
 from skyband.windows import NEVER, Due, Schedule
 
@@ -75,6 +74,8 @@ class Joins:
     def remove(self, name: str) -> bool:
         """Stop serving a query, if there is one of this name; what is known of its service stays."""
         found = self.find(name)
+        if isinstance(found, JoinedQuery):
+            found.remote.shares.forget(name)
         self.queries = [one for one in self.queries if one is not found]
         return found is not None
 
@@ -133,16 +134,15 @@ class Joins:
         meta = {"queries": len(self.queries), "services": list(self.remotes)}
         own: State = (meta, {} if self.schema is None else {"schema": self.schema.empty_table()})
         states = [one.state() for one in self.queries]
-        return [own, *states, *(remote.replica.state() for remote in self.remotes.values())]
+        return [own, *states, *(remote.state() for remote in self.remotes.values())]
 
     def load(self, states: Sequence[State]) -> None:
         """Take over what `state` returned; services are those of now, what is known of them that of then."""
         (meta, tables), *rest = states
-        queries, replicas = rest[: meta["queries"]], rest[meta["queries"] :]
-        for name, state in zip(meta["services"], replicas, strict=True):
+        queries, known = rest[: meta["queries"]], rest[meta["queries"] :]
+        for name, state in zip(meta["services"], known, strict=True):
             if name in self.remotes:
-                remote = self.remotes[name]
-                self.remotes[name] = remote.knowing(Replica.load(state, remote.replica.capacity))
+                self.remotes[name] = self.remotes[name].restored(state)
         self.queries = [self._made(Query.from_dict(given["query"])) for given, _ in queries]
         for one, state in zip(self.queries, queries, strict=True):
             one.load(state)

@@ -7,12 +7,16 @@ from datetime import datetime
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from skyband.errors import InputError
 from skyband.joined import Id
 from skyband.replica import Replica
 from skyband.rows import microseconds_of
 from skyband.services import Gateway, Limits, Service, Traffic
+from skyband.shares import Shares
+
+State = tuple[dict[str, Any], dict[str, pa.Table]]
 
 
 class Remote:
@@ -32,8 +36,7 @@ class Remote:
         How many ids the copy holds at most; then those that were used least recently are forgotten. None for all.
     budget
         How many ids may be refreshed at one moment for all queries together; None leaves it to the queries' own
-        budgets. Where they want more, they take turns, each with its most urgent first: who needs less leaves
-        the rest to the others.
+        budgets. Where they want more, it is split by need, as `skyband.shares` says.
 
     Examples
     --------
@@ -58,7 +61,7 @@ class Remote:
             raise InputError(msg)
         self.gateway = Gateway(service, limits)
         self.replica = Replica(capacity)
-        self.budget = budget
+        self.shares = Shares(budget)
         if known:
             self.replica.put(list(known), np.array(list(known.values()), np.float64), microseconds_of(as_of))
 
@@ -67,34 +70,47 @@ class Remote:
 
     def __reduce__(self) -> Any:
         """Carry a remote elsewhere: its threads and its pace stay here."""
-        return _again, (self.gateway.service, self.gateway.limits, self.replica, self.budget)
-
-    def knowing(self, replica: Replica) -> Remote:
-        """Return the same service with another copy of what it said."""
-        other = object.__new__(Remote)
-        other.gateway, other.replica, other.budget = self.gateway, replica, self.budget
-        return other
+        return _again, (self.gateway.service, self.gateway.limits, self.replica, self.shares.budget)
 
     @property
     def traffic(self) -> Traffic:
         """What was asked since the start."""
         return self.gateway.traffic
 
-    def share(self, elections: Sequence[Sequence[Id]]) -> list[Id]:
+    def share(self, wanted: Mapping[str, Sequence[Id]], now: int) -> list[Id]:
         """Return the ids to fetch for several queries at one moment, each once, within the common budget.
 
-        Examples
-        --------
-        >>> Remote(lambda ids: {}, budget=4).share([["a", "b", "c", "d"], ["c"], ["x", "y", "z"]])
-        ['a', 'c', 'x', 'b']
+        Parameters
+        ----------
+        wanted
+            By query: the ids that it wants, the most urgent first.
+        now
+            The moment: values that are past their best-before have probably changed.
         """
-        longest = max(map(len, elections), default=0)
-        turns = (election[turn] for turn in range(longest) for election in elections if turn < len(election))
-        return list(dict.fromkeys(turns))[: self.budget]
+        need = {query: int((self.replica.view(ids).best_before <= now).sum()) for query, ids in wanted.items()}
+        return self.shares.split(wanted, need)
+
+    # Snapshots.
+
+    def state(self) -> State:
+        """Return what is known of the service, and what the next election depends on."""
+        meta, tables = self.replica.state()
+        return {"replica": meta, "credit": self.shares.credit}, tables
+
+    def restored(self, state: State) -> Remote:
+        """Return the same service, with what was known of it when `state` was taken."""
+        meta, tables = state
+        other = object.__new__(Remote)
+        other.gateway, other.shares = self.gateway, Shares(self.shares.budget)
+        other.replica = Replica.load((meta["replica"], tables), self.replica.capacity)
+        other.shares.credit |= meta["credit"]
+        return other
 
 
 def _again(service: Any, limits: Limits, replica: Replica, budget: int | None) -> Remote:
-    return Remote(service, limits=limits, budget=budget).knowing(replica)
+    remote = Remote(service, limits=limits, budget=budget)
+    remote.replica = replica
+    return remote
 
 
 def as_remotes(services: Mapping[str, Any] | None) -> dict[str, Remote]:

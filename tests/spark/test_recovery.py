@@ -370,7 +370,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "this snapshot is damaged": flip,
     "bytes do not match their checksum": lambda content: content[: len(content) // 2],
     "this is no Skyband snapshot": lambda _: b"",
-    "this snapshot has format 99; this version of Skyband reads format 2": of_format_99,
+    "this snapshot has format 99; this version of Skyband reads format 3": of_format_99,
 }
 
 
