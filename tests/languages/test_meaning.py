@@ -70,7 +70,7 @@ def an_event(number: int, chance: random.Random) -> Event:
     return event
 
 
-def truth(text: str, events: list[Event]) -> set[tuple[str, float]]:
+def truth(text: str, events: list[Event], key: str = "it") -> set[tuple[str, float]]:
     """Ask rdflib, without the ranking."""
     (statement,) = statements(text, {})
     data = Dataset()
@@ -81,7 +81,7 @@ def truth(text: str, events: list[Event]) -> set[tuple[str, float]]:
                 for value in values:
                     graph.add((subject, URIRef(predicate), value))
     found = data.query(statement.sparql)
-    return {(str(row.it), float(row.score)) for row in found if row.score is not None}
+    return {(str(row[key]), float(row.score)) for row in found if row.score is not None}
 
 
 def answered(text: str, events: list[Event]) -> set[tuple[str, float]]:
@@ -111,3 +111,24 @@ def test_a_row_that_matches_both_sides_of_a_union_counts_once() -> None:
     found, right = answered(text, events), truth(text, events)
     assert found < right
     assert {id_ for id_, _ in found} == {id_ for id_, _ in right}
+
+
+AGGREGATES = {
+    "count": ("COUNT(*)", "?it :a ?a ; :c ?c"),
+    "count of what need not be there": ("COUNT(?b)", "?it :a ?a ; :c ?c OPTIONAL { ?it :b ?b }"),
+    "sum": ("SUM(?a * ?b)", "?it :a ?a ; :b ?b ; :c ?c"),
+    "extremes": ("MAX(?a) - MIN(?a)", "?it :a ?a ; :c ?c FILTER (?a > -2)"),
+    "several": ("SUM(?a) / COUNT(*) + AVG(?b)", "?it :a ?a ; :b ?b ; :c ?c"),
+}
+
+
+@pytest.mark.parametrize("name", AGGREGATES)
+def test_aggregates_mean_what_sparql_means(name: str) -> None:
+    score, pattern = AGGREGATES[name]
+    text = f"""\
+        REGISTER STREAM :q AS SELECT ?c ({score} AS ?score) FROM NAMED WINDOW :W ON :S [RANGE 1h STEP 1h]
+        WHERE {{ WINDOW :W {{ {pattern} }} }} GROUP BY ?c ORDER BY DESC(?score) LIMIT 1000"""
+    events = [an_event(number, random.Random(f"{name} {number}")) for number in range(60)]
+    right = {(key, round(found, 9)) for key, found in truth(text, events, "c")}
+    assert len(right) == 4
+    assert {(key, round(found, 9)) for key, found in answered(text, events)} == right

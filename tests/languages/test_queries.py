@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import skyband as sb
-from skyband.languages import read_rspql
+from skyband.languages import read_rspql, read_sql
 from tests.languages.test_mistakes import RSPQL, SQL, TOP_N
-from tests.languages.texts import COUNTED
+from tests.languages.texts import COUNTED, SUMMED
 
 HOURLY = sb.Window("1 hour", slide="10 minutes", closed="right")
 PLAIN: dict[str, Any] = {"k": 3, "score": "price * volume", "window": HOURLY, "where": "price > 1"}
@@ -90,12 +90,43 @@ def test_prefixes_and_windows_in_the_pattern() -> None:
 
 def test_aggregates_join_by_what_is_grouped() -> None:
     (one,) = read_rspql(COUNTED, sb.Mapping(services={":BKG": "fans"}))
-    assert one.id == "by"
+    assert (one.id, one.query.group_by) == ("by", "by")
     assert one.query.score_expression.tree == sb.Query(
         "x", k=1, score="sum(length) / count(*) + fans", window=sb.Window("1 hour"), join=sb.Join("fans")
     ).score_expression.tree  # fmt: skip
     assert one.query.join == sb.Join("fans")
     assert one.query.where == "(NOT (by IS NULL)) AND (NOT (length IS NULL))"
+
+
+def test_aggregates_need_no_service() -> None:
+    (one,) = read_rspql(SUMMED)
+    window = sb.Window("100 seconds", slide="1 minute", closed="right")
+    wanted = sb.Query(
+        "counted", k=5, score="sum(length) / count(*)", window=window,
+        where="(NOT (by IS NULL)) AND (NOT (length IS NULL))", order="asc", emit="left", group_by="by",
+    )  # fmt: skip
+    assert (one.id, one.query.as_dict()) == ("by", wanted.as_dict() | {"score": one.query.score})
+
+
+@pytest.mark.parametrize(
+    ("select", "order"),
+    [
+        ("symbol, SUM(volume) AS score", "score"),
+        ("SUM(volume) AS v, window_start, symbol", "v"),
+        ("symbol", "SUM(volume)"),
+        ("symbol, SUM(volume)", "SUM(volume)"),
+    ],
+)
+def test_sql_groups(select: str, order: str) -> None:
+    text = f"""SELECT {select} FROM TUMBLE(trades, ts, INTERVAL 1 HOUR) WHERE price > 1
+               GROUP BY window_start, window_end, symbol ORDER BY {order} DESC LIMIT 10"""
+    (one,) = read_sql(text)
+    wanted = sb.Query("query", k=10, score="sum(volume)", window=sb.Window("1 hour"), where="price > 1",
+                      group_by="symbol")  # fmt: skip
+    assert (one.query, one.id) == (wanted, "symbol")
+    ranked = """SELECT * FROM (SELECT symbol, ROW_NUMBER() OVER (ORDER BY SUM(volume) DESC) AS n
+                 FROM TUMBLE(trades, ts, INTERVAL 1 HOUR) WHERE price > 1 GROUP BY symbol) WHERE n <= 10"""
+    assert read_sql(ranked)[0].query == wanted
 
 
 SQL_PLAIN: dict[str, Any] = {

@@ -13,7 +13,7 @@ from tests.languages.queries import queries
 def same(one: sb.Query, other: sb.Query) -> bool:
     """Compare what queries mean: expressions by their trees, not by their spaces."""
     names = ("score_expression", "where_expression", "partition_expression")
-    plain = ("name", "k", "window", "distinct", "order", "emit", "select", "join")
+    plain = ("name", "k", "window", "distinct", "order", "emit", "select", "join", "group_by")
     return all(getattr(one, name) == getattr(other, name) for name in (*names, *plain))
 
 
@@ -46,3 +46,10 @@ def test_joined_queries_read_back_with_their_mapping(score: str, where: str | No
     text = to_rspql(query, id="tweet")
     again = parse(text, sb.Mapping(services={":followers": {"service": "followers", "budget": 7, "n": 3}}))
     assert same(again, query), text
+
+
+@pytest.mark.parametrize("group_by", [None, "venue", "a b"])
+@pytest.mark.parametrize("score", ["count(*)", "sum(price * volume) / sum(volume)", "max(venue) - 1", "count(`a b`)"])
+def test_aggregated_queries_read_back(score: str, group_by: str | None) -> None:
+    query = sb.Query("q", k=2, score=score, where="price > 1", window=sb.Window("1 hour"), group_by=group_by)
+    assert same(parse(to_rspql(query, id="trade")), query)

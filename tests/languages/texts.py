@@ -59,7 +59,9 @@ GROUP BY ?user
 ORDER BY ASC(?score) LIMIT 5
 """
 
-RSPQL = (LISTING_1, LISTING_1_1, TRADES, COUNTED)
+SUMMED = COUNTED.replace("  SERVICE :BKG { ?user :hasFollowers ?followers }\n", "").replace(" + ?followers", "")
+
+RSPQL = (LISTING_1, LISTING_1_1, TRADES, COUNTED, SUMMED)
 
 SQL = (
     """\
@@ -80,6 +82,11 @@ FROM (
     """\
 SELECT `order id`, price FROM TUMBLE(TABLE orders, DESCRIPTOR(placed), INTERVAL '90' SECOND)
 WHERE CASE WHEN kind IN ('a', 'b') THEN price ELSE 0 END > 1 ORDER BY price FETCH FIRST 5 ROWS ONLY
+""",
+    """\
+SELECT symbol, SUM(price * volume) / SUM(volume) AS average
+FROM HOP(trades, ts, INTERVAL 10 MINUTES, INTERVAL 1 HOUR) WHERE venue <> 'TEST'
+GROUP BY window_start, window_end, symbol ORDER BY average DESC LIMIT 10
 """,
 )
 

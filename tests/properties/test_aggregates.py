@@ -167,7 +167,7 @@ def test_a_query_that_comes_later_warms_up_and_one_that_pauses_goes_on() -> None
     assert {(a.query, a.exact, a.why) for a in monitor.advance(30)} == {("later", False, "warming up")}
     monitor.resume("first")
     monitor.push(STREAM[30:])
-    late = [answer for answer in monitor.finish() if answer.start >= 20]
+    late: list[Any] = [answer for answer in monitor.finish() if shown([answer])[0][0] >= 20]
     assert {answer.query for answer in late if answer.exact} == {"first", "later"}
     told = {name: shown(a for a in late if a.query == name) for name in ("first", "later")}
     assert told["first"] == told["later"] == [a for a in truth(first, [STREAM], None)[0] if a[0] >= 20]

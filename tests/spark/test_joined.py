@@ -73,6 +73,8 @@ QUERIES = [
              join=join(on="home", policy="WSJ-LRU")),
     sb.Query("high", k=9, score="max(x)", where="value > 9 AND ok", window=SLIDING, join=join(), emit="changes"),
     sb.Query("plain", k=2, score="x", window=SLIDING),
+    sb.Query("sums", k=3, score="sum(2 * x) / count(ok) - min(x)", where="ok OR x > 2",
+             window=SLIDING, group_by="home"),
 ]  # fmt: skip
 
 
@@ -197,7 +199,7 @@ def test_side_outputs_and_joined_queries(spark: Any, tmp_path: Path) -> None:
 def test_commands_know_the_services(spark: Any, tmp_path: Path) -> None:
     tables = batches(5)
     write(tmp_path / "in", tables[:2])
-    handle = go(spark, tmp_path / "in", QUERIES[4:], Tables(), tmp_path / "checkpoint", Changing())
+    handle = go(spark, tmp_path / "in", QUERIES[4:5], Tables(), tmp_path / "checkpoint", Changing())
     control = Control(tmp_path / "checkpoint")
     with pytest.raises(
         QueryError, match="joins with the service 'other', and the stream has 'value'; start the stream"
@@ -207,7 +209,7 @@ def test_commands_know_the_services(spark: Any, tmp_path: Path) -> None:
     control.pause("plain")
     write(tmp_path / "in", tables[2:], 2)
     sink = Tables()
-    handle = go(spark, tmp_path / "in", QUERIES[4:], sink, tmp_path / "checkpoint", Changing())
+    handle = go(spark, tmp_path / "in", QUERIES[4:5], sink, tmp_path / "checkpoint", Changing())
     states = {entry["name"]: entry["state"] for entry in handle.queries}
     assert states == {"plain": "paused", "latest": "active"}
     found = sink.table()
@@ -222,6 +224,12 @@ def test_what_cannot_be_joined_on_spark_is_refused_at_once(spark: Any, tmp_path:
         sb.spark.start(df, query, time="t", id="id")
     with pytest.raises(QueryError, match="asked window by window; use"):
         sb.spark.topk(spark.read.parquet(str(tmp_path / "in")), query, time="t", id="id")
+    with pytest.raises(
+        QueryError, match="'home', which is string, and the stream's ids are int64, so they do not go into"
+    ):
+        sb.spark.start(df, QUERIES[-1], time="t", id="t")
+    with pytest.raises(QueryError, match="has aggregates, which a batch DataFrame has groupBy and agg for"):
+        sb.spark.topk(spark.read.parquet(str(tmp_path / "in")), QUERIES[-1], time="t", id="id")
     with pytest.raises(InputError, match="the DataFrame of the service is a stream; give a batch DataFrame"):
         sb.spark.Frame(df, id="id", value="x")
     with pytest.raises(InputError, match="the DataFrame of the service has no column 'y'; it has id, x"):

@@ -96,6 +96,7 @@ class Job:
                 ),
                 sb.Query("people", k=4, score="max(v)", where="fans > 40", window=self._window(3, 3), join=drawn),
                 sb.Query("groups", k=2, score="price", partition_by="g", window=self._window(3, 3)),
+                sb.Query("sums", k=3, score="sum(v) - 2 * count(*)", group_by="g", window=self._window(4, 1)),
             ]
         return [
             sb.Query("top", k=5, score="price * v", window=self._window(4, 1), select=("v",)),

@@ -18,6 +18,7 @@ from skyband.languages.sparql import algebra
 from skyband.languages.statement import Part, Statement
 from skyband.languages.terms import Terms
 from skyband.query import LARGEST_K, Order, Query
+from skyband.sides import holds_aggregates
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,9 @@ class _Reading:
         )  # fmt: skip
         match = patterns.read(pattern)
         id_ = self._id(patterns, match)
-        if patterns.grouped is not None and patterns.remote is None:
-            self.terms.fail(
-                "GROUP BY and aggregates are supported in queries that join a SERVICE only", "GROUP", "COUNT", "SUM"
-            )
         score, direction, k = self._ranking(order, limit, match, patterns)
+        if patterns.grouped is not None and not holds_aggregates(score):
+            self.terms.fail("GROUP BY is for scores of aggregates, such as COUNT(*) or SUM(?volume)", "GROUP")
         where = both(match.where)
         implied = needed(score) | needed(where)
         where = both(
@@ -92,7 +91,7 @@ class _Reading:
             k=k, score=to_sql(score), window=window.window, where=None if where is None else to_sql(where),
             order=direction, distinct=statement.distinct, emit=statement.emit,
             partition_by=self._partition(match), select=self._select(whole, match, score, id_, patterns),
-            **self._join(patterns, match, id_),
+            group_by=None if id_ == patterns.id else id_, **self._join(patterns, match, id_),
         )  # fmt: skip
         return Registered(query, str(window.stream), id_, dict(patterns.paths))
 

@@ -19,6 +19,7 @@ from skyband.expressions.parse import position
 from skyband.expressions.tree import Column, Node, to_sql
 from skyband.languages.sql_text import WINDOWS, SqlDialect, SqlText
 from skyband.query import LARGEST_K, Query, Window
+from skyband.sides import holds_aggregates
 
 MAX_LENGTH = 20_000
 _LEXED = re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`[^`]*`|.""", re.DOTALL)
@@ -48,7 +49,7 @@ class Selected:
     time
         The column of event times.
     id
-        The column of ids: the first that is selected.
+        The column of ids: that of GROUP BY, or the first that is selected.
     """
 
     query: Query
@@ -95,7 +96,7 @@ class _Statement:
         inner = select.args.get("from_") and select.args["from_"].this
         if isinstance(inner, exp.Subquery):
             return self._top_n(select, inner)
-        self._only(select, "expressions", "from_", "where", "order", "limit")
+        self._only(select, "expressions", "from_", "where", "group", "order", "limit")
         aliases = _aliases(select)
         if "order" not in select.args or not select.args["order"]:
             self.fail("there is no ORDER BY, so nothing to rank by; write ORDER BY score DESC LIMIT 10", select)
@@ -129,8 +130,7 @@ class _Statement:
             if key not in allowed and value:
                 node = value[0] if isinstance(value, list) else value
                 name = _CLAUSES.get(key, key.strip("_").upper())
-                hint = "; aggregates of windows are not supported" if key == "group" else ""
-                self.fail(f"{name} is not supported{hint}", node if isinstance(node, exp.Expression) else None)
+                self.fail(f"{name} is not supported", node if isinstance(node, exp.Expression) else None)
 
     def _single(self, ordered: list[exp.Expression], what: str) -> exp.Ordered:
         if len(ordered) != 1 or not isinstance(ordered[0], exp.Ordered):
@@ -167,7 +167,7 @@ class _Statement:
         if not isinstance(inner, exp.Select):
             self.fail(f"{_words(inner)} in brackets is not supported", inner)
         self._only(outer, "expressions", "from_", "where")
-        self._only(inner, "expressions", "from_", "where")
+        self._only(inner, "expressions", "from_", "where", "group")
         numbers = [one for one in inner.expressions if isinstance(one, exp.Alias) and isinstance(one.this, exp.Window)]
         if len(numbers) != 1:
             self.fail(
@@ -217,25 +217,53 @@ class _Statement:
         hidden: str | None = None,
     ) -> Selected:
         table, time, window = self._window(inner)
-        score = self.text.convert(aliases.get(_name(ordered.this) or "", ordered.this))
+        group = self._group(inner)
+        score = self._value(aliases.get(_name(ordered.this) or "", ordered.this))
+        if group is None and holds_aggregates(score):
+            self.fail("the score is an aggregate, and there is no GROUP BY; write GROUP BY symbol", ordered.this)
         if len(keys) > 1:
             self.fail(
                 "PARTITION BY takes one expression besides window_start and window_end; write concat(a, b)", keys[1]
             )
         where = inner.args.get("where")
         select = self._columns(outer, inner, aliases, score, hidden)
+        if group is not None:
+            for node in self._outputs(outer, inner):
+                if _name(node) in select and _name(node) != group:
+                    self.fail(f"{_name(node)!r} is neither in GROUP BY nor in an aggregate", node)
+            select = ()  # what is grouped by is the id of the answer
         try:
             query = Query(
                 str(self.name), k=k, score=to_sql(score), window=window,
                 where=None if where is None else to_sql(self.text.convert(where.this)),
                 partition_by=to_sql(self.text.convert(keys[0])) if keys else None,
-                order="desc" if ordered.args.get("desc") else "asc", select=select,
+                order="desc" if ordered.args.get("desc") else "asc", select=select, group_by=group,
             )  # fmt: skip
         except QueryError as error:
             if isinstance(error, LanguageError):
                 raise
             self.fail("; ".join(problem.split("\n")[0] for problem in error.problems), outer)
-        return Selected(query, table, time, select[0] if select else None)
+        return Selected(query, table, time, group or (select[0] if select else None))
+
+    def _value(self, node: exp.Expression) -> Node:
+        """Return an expression that may hold aggregates."""
+        self.text.aggregates = True
+        try:
+            return self.text.convert(node)
+        finally:
+            self.text.aggregates = False
+
+    def _group(self, select: exp.Select) -> str | None:
+        """Return what GROUP BY names besides the window, if there is one."""
+        group = select.args.get("group")
+        if group is None:
+            return None
+        if any(value for key, value in group.args.items() if key != "expressions"):
+            self.fail("GROUP BY takes the name of a column, and nothing else", group, select)
+        keys = [key for key in group.expressions if _name(key) not in _EVERY_ANSWER_HAS]
+        if len(keys) != 1:
+            self.fail("GROUP BY takes one column besides window_start and window_end", *keys[1:], select)
+        return self._identifier(keys[0], "the column that is ranked")
 
     def _columns(
         self, outer: exp.Select, inner: exp.Select, aliases: dict[str, exp.Expression], score: Node, hidden: str | None
@@ -248,7 +276,7 @@ class _Statement:
                 continue
             if isinstance(node, exp.Alias) and isinstance(node.this, exp.Window):
                 continue
-            value = self.text.convert(aliases.get(name or "", node.this if isinstance(node, exp.Alias) else node))
+            value = self._value(aliases.get(name or "", node.this if isinstance(node, exp.Alias) else node))
             renamed = isinstance(node, exp.Alias) and node.alias != name
             if value == score and (renamed or not isinstance(value, Column)):
                 continue

@@ -52,7 +52,8 @@ class _Writing:
         remote = None if query.join is None else query.join.service
         on = [] if query.join is None or query.join.on is None else [query.join.on]
         self.remote = remote
-        names = dict.fromkeys([*sorted(set(used)), *query.select, *on])
+        self.key = query.group_by or id_
+        names = dict.fromkeys([*sorted(set(used)), *query.select, *on, self.key])
         self.columns = [name for name in names if name not in (id_, remote)]
         self.variables = {id_: id_}
         for name in [*self.columns, *([] if remote is None else [remote])]:
@@ -68,17 +69,18 @@ class _Writing:
         query = self.query
         assert self.score is not None
         distinct = "" if query.distinct is None else f"DISTINCT {query.distinct.upper()} "
-        selected = "".join(f"?{self.variables[name]} " for name in query.select if name != self.id)
+        key = self.variables[self.key]
+        selected = "".join(f"?{self.variables[name]} " for name in query.select if name != self.key)
         lines = [
             f"REGISTER {_KINDS[query.emit]} {_name(query.name)} AS",
-            f"SELECT {distinct}?{self.id} {selected}({self._write(self.score)} AS ?score)",
+            f"SELECT {distinct}?{key} {selected}({self._write(self.score)} AS ?score)",
             f"FROM NAMED WINDOW :W ON {_name(stream)} {write_window(query.window)}",
             "WHERE {",
             *(f"  {line}" for line in self._pattern()),
             "}",
         ]
         if any(isinstance(node, Call) and node.name in AGGREGATES for node in _nodes(self.score)):
-            lines.append(f"GROUP BY ?{self.id}")
+            lines.append(f"GROUP BY ?{key}")
         if self.partition is not None:
             lines.append(f"PARTITION BY ?{self._partition_variable()}")
         lines += [f"ORDER BY {'DESC' if query.order == 'desc' else 'ASC'}(?score)", f"LIMIT {query.k}"]
