@@ -31,10 +31,12 @@ from __future__ import annotations
 import math
 import operator
 
+import numpy as np
+
 from skyband.errors import InputError, QueryError
 from skyband.joined import Joined, Score, is_number
 from skyband.maintainer import Maintainer, Moment
-from skyband.order import FloatArray
+from skyband.order import BoolArray, FloatArray
 from skyband.policies import Policy
 from skyband.remote_join import RemoteJoin
 from skyband.replica import Replica
@@ -97,6 +99,10 @@ class FilterJoin(RemoteJoin):
         moment = Moment(0, objects.windows, _value, order, threshold=threshold, distance=distance)
         super().__init__(objects, maintainer, moment, math.nan if default is None else default, 0)
         self.condition, self.threshold, self.k = condition, threshold, k
+
+    def admits(self, value: FloatArray) -> BoolArray:
+        """Tell of remote values whether the filter lets them through."""
+        return np.asarray(_CONDITIONS[self.condition](value, self.threshold), bool)
 
     def _chosen(self, held: list[Joined]) -> list[Joined]:
         passes = _CONDITIONS[self.condition]

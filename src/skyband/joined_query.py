@@ -65,6 +65,8 @@ class JoinedQuery(ReducedQuery):
         if self.schedule.paused:
             return None
         answer = self.join.conclude(end, self._moment(end), refreshed)
+        if self.side.aside_since(self.windows.ending(end)) < self._moment(end):
+            answer = replace(answer, exact=False)
         carried = self.side.carried(answer.ids)
         if self.query.select:
             self.side.retain(self.join.ids())

@@ -13,11 +13,13 @@ from skyband.aggregated_query import AggregatedQuery
 from skyband.answer import Block
 from skyband.errors import InputError, QueryError
 from skyband.intake import Seen
+from skyband.joined import Id
 from skyband.joined_query import JoinedQuery, answer_together, remote_of
 from skyband.query import Query
 from skyband.reduced_query import ReducedQuery, State
 from skyband.remotes import as_remotes
 from skyband.rows import Rows, Source, microseconds_of
+from skyband.stream_side import ID, REFRESHED
 from skyband.windows import NEVER, Due, Schedule
 
 
@@ -91,6 +93,27 @@ class Joins:
         except InputError as error:
             raise QueryError(str(error), one.name) from None
         one.plain = self.source.is_plain(schema)
+
+    def settled(self, one: ReducedQuery) -> pa.Table:
+        """Return the ids that are out of every answer of a query for good, and when their values were refreshed.
+
+        Their remote values keep them out, and nobody will ask for these values again: neither the query nor any other
+        that joins with the service. So where events are reduced elsewhere, those of such ids may stay there. None are
+        settled where an id may get another remote row, or where a value may be forgotten. A query that comes later and
+        does ask for such values learns nothing for events that have stayed elsewhere.
+        """
+        ids: list[Id] = []
+        refreshed = np.empty(0, np.int64)
+        if isinstance(one, JoinedQuery) and one.side.on is None and one.remote.replica.capacity is None:
+            names, value, since = one.remote.replica.columns()
+            out = ~one.join.admits(value)
+            if one.remote.shares.budget != 0:
+                for other in self.queries:
+                    if isinstance(other, JoinedQuery) and other.remote is one.remote:
+                        out &= ~other.join.may_ask(value)
+            ids, refreshed = [names[place] for place in np.flatnonzero(out).tolist()], since[out]
+        kind = pa.string() if one.side.text_ids else pa.int64()
+        return pa.table({ID: pa.array(ids, kind), REFRESHED: refreshed})
 
     # Events and news in, answers out.
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from skyband.errors import InputError
 from skyband.joined import Id, Joined, Panorama, Score, score_of
-from skyband.order import FloatArray
+from skyband.order import BoolArray, FloatArray
 from skyband.policies import Candidates, Policy, find_policy
 from skyband.policies.gain import Gain
 from skyband.policies.savings import Savings
@@ -142,6 +142,19 @@ class Maintainer:
         elected = dict.fromkeys(remotes[row] for row in rows.tolist())
         elected |= dict.fromkeys(unknown)
         return list(elected)[:budget]
+
+    def may_elect(self, value: FloatArray, moment: Moment) -> BoolArray:
+        """Tell of remote values whether an id that has one can be elected at all, in whatever company."""
+        able = np.zeros(len(value), bool)
+        if self.budget != 0:
+            zero, nothing = np.zeros(len(value), np.int64), np.full(len(value), np.nan)
+            candidates = Candidates(
+                now=moment.now, size=moment.windows.size, slide=moment.windows.slide, k=moment.k,
+                place=np.arange(len(value)), time=zero, stream=nothing, score=nothing, value=value, refreshed=zero,
+                best_before=zero, interval=zero, threshold=moment.threshold, distance=moment.distance,
+            )  # fmt: skip
+            able[self.policy.proposer.propose(candidates)] = True
+        return able
 
     def _purse(self, candidates: Candidates) -> int | None:
         """Return how many refreshes to make: as many as the budget allows, or more or less where some are kept."""

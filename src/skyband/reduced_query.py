@@ -18,7 +18,7 @@ from skyband.joined import Panorama
 from skyband.query import Query
 from skyband.rows import Rows
 from skyband.stats import GroupStats
-from skyband.stream_side import ROWS, TIME, StreamSide
+from skyband.stream_side import FIRST, ROWS, TIME, StreamSide
 from skyband.windows import ALWAYS, NEVER, Due, Schedule
 
 State = tuple[dict[str, Any], dict[str, pa.Table]]
@@ -26,13 +26,18 @@ State = tuple[dict[str, Any], dict[str, pa.Table]]
 
 @dataclass(frozen=True)
 class Reduced:
-    """Events of a batch as partials, and how many rows of the batch are none; `newest` is the latest time of all."""
+    """Events of a batch as partials, and how many rows of the batch are none; `newest` is the latest time of all.
+
+    `aside` is about events that stay elsewhere since their ids are settled: of each pane, how many `rows` these are,
+    the `first` and the last `time`, and when the oldest of their remote values was `refreshed`.
+    """
 
     partials: pa.Table
     newest: int
     late: int = 0
     partly_late: int = 0
     rejected: int = 0
+    aside: pa.Table | None = None
 
 
 class ReducedQuery:
@@ -94,13 +99,19 @@ class ReducedQuery:
         counts.late += reduced.late
         counts.partly_late += reduced.partly_late
         counts.rejected += reduced.rejected
-        if not partials.num_rows:
-            return
-        time = partials[TIME].to_numpy()
-        # Which windows are the first is the same for all times of the first pane.
-        self.first, self.last = min(self.first, int(time.min())), max(self.last, int(time.max()))
-        counts.events += int(partials[ROWS].to_numpy().sum())
-        self.side.add(partials)
+        if partials.num_rows:
+            time = partials[TIME].to_numpy()
+            # Which windows are the first is the same for all times of the first pane.
+            self._note(int(time.min()), int(time.max()), int(partials[ROWS].to_numpy().sum()))
+            self.side.add(partials)
+        if reduced.aside is not None and reduced.aside.num_rows:
+            first, last, rows = (reduced.aside[name].to_numpy() for name in (FIRST, TIME, ROWS))
+            self._note(int(first.min()), int(last.max()), int(rows.sum()))
+            self.side.put_aside(reduced.aside)
+
+    def _note(self, first: int, last: int, rows: int) -> None:
+        self.first, self.last = min(self.first, first), max(self.last, last)
+        self.counts.events += rows
 
     @property
     def partly_before(self) -> int:

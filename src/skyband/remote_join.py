@@ -19,7 +19,7 @@ import pyarrow as pa
 from skyband.errors import InputError
 from skyband.joined import Arrivals, Id, Ids, Joined, Objects, score_of
 from skyband.maintainer import Maintainer, Moment, Refreshed
-from skyband.order import NEVER, FloatArray
+from skyband.order import NEVER, BoolArray, FloatArray
 from skyband.replica import Replica
 from skyband.services import Traffic
 
@@ -225,6 +225,14 @@ class RemoteJoin:
         self._leave_behind(window)
         self.objects.go_to(window)
         self.objects.go_to(window + 1)
+
+    def may_ask(self, value: FloatArray) -> BoolArray:
+        """Tell of remote values whether an id that has one may be refreshed for an answer."""
+        return self.maintainer.may_elect(value, self._moment)
+
+    def admits(self, value: FloatArray) -> BoolArray:
+        """Tell of remote values whether an object that has one may be in an answer."""
+        return ~np.isnan(value)
 
     def ids(self) -> list[Id]:
         """Return the ids of all objects that are kept."""

@@ -111,6 +111,11 @@ class Replica:
         """Return the ids that something is known of."""
         return list(self._slots)
 
+    def columns(self) -> tuple[list[Id], FloatArray, IntArray]:
+        """Return all ids, their values and when each was refreshed; that does not count as their use."""
+        slots = np.fromiter(self._slots.values(), np.int64, len(self._slots))
+        return list(self._slots), self._gather("value", slots), self._gather("refreshed", slots)
+
     def put(self, ids: Sequence[Id], values: npt.ArrayLike, at: int) -> BoolArray:
         """Take in fresh values; return which differ from what was known.
 

@@ -24,8 +24,10 @@ from skyband.keys import is_key, is_text
 from skyband.order import BoolArray, FloatArray, IntArray, merit_of
 from skyband.rows import Rows
 from skyband.sides import Aggregate, Sides
+from skyband.windows import ALWAYS
 
 PANE, ID, REMOTE, TIME, STREAM, ROWS = "pane", "id", "remote", "time", "stream", "rows"
+FIRST, REFRESHED = "first", "refreshed"
 CARRIED = "carried "
 """Columns of the stream that are carried along have this before their names."""
 MOST_PARTS = 64
@@ -107,6 +109,7 @@ class StreamSide:
         self._bounds: _Bounds | None = None
         self._parts: list[pa.Table] = []
         self._carried: pa.Table | None = None
+        self._aside: dict[int, int] = {}  # by pane
 
     @property
     def text_ids(self) -> bool:
@@ -188,6 +191,16 @@ class StreamSide:
         if len(self._parts) > MOST_PARTS:
             self._parts = [self._reduced(_concat(self._parts), PANE)]
 
+    def put_aside(self, panes: pa.Table) -> None:
+        """Note panes with events that are not here, and when the oldest of their remote values was refreshed."""
+        for pane, refreshed in zip(panes[PANE].to_pylist(), panes[REFRESHED].to_pylist(), strict=True):
+            self._aside[pane] = min(refreshed, self._aside.get(pane, refreshed))
+
+    def aside_since(self, window: int) -> int:
+        """Return when the oldest remote value of events of a window that are not here was refreshed."""
+        panes = range(self.grid.first(window), self.grid.behind(window))
+        return min((since for pane, since in self._aside.items() if pane in panes), default=ALWAYS)
+
     # Objects out.
 
     def objects(self, window: int) -> pa.Table:
@@ -195,6 +208,7 @@ class StreamSide:
 
         Of aggregates, all objects of the window; else those that are new in it, each once.
         """
+        self._aside = {pane: since for pane, since in self._aside.items() if pane >= self.grid.first(window)}
         if not self._parts:
             return pa.table({ID: [], REMOTE: [], TIME: [], STREAM: []})
         whole = _concat(self._parts)
@@ -249,12 +263,16 @@ class StreamSide:
     def state(self) -> dict[str, pa.Table]:
         """Return everything as tables."""
         tables = {} if not self._parts else {"partials": self._reduced(_concat(self._parts), PANE)}
-        return tables if self._carried is None else tables | {"carried": self._carried}
+        tables |= {} if self._carried is None else {"carried": self._carried}
+        aside = {PANE: list(self._aside), REFRESHED: list(self._aside.values())}
+        return tables | ({"aside": pa.table(aside)} if self._aside else {})
 
     def load(self, tables: dict[str, pa.Table]) -> None:
         """Take over what `state` returned."""
         self._parts = [tables["partials"]] if "partials" in tables else []
         self._carried = tables.get("carried")
+        if "aside" in tables:
+            self.put_aside(tables["aside"])
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

@@ -87,9 +87,12 @@ def core(queries: list[sb.Query], tables: list[pa.Table], service: Any, **more: 
     return sorted_table([part.table(quality=True) for part in parts if len(part)]), monitor
 
 
+PATIENT = Limits(timeout=60, deadline=60, remember_missing=3_600)
+
+
 def patient(service: Any) -> sb.Remote:
     """A service that may take long, and of which it is long remembered what does not exist: the machine may be busy."""
-    return sb.Remote(service, limits=Limits(timeout=60, deadline=60, remember_missing=3_600))
+    return sb.Remote(service, limits=PATIENT)
 
 
 def go(spark: Any, folder: Path, queries: Any, sink: Any, checkpoint: Path, service: Any, **options: Any) -> Any:
@@ -136,6 +139,44 @@ def test_only_partials_come_to_the_driver(spark: Any, tmp_path: Path) -> None:
     assert handle.lastProgress["skyband"]["survivors"] == 3 * 4
     wanted, _ = core([query], [table], Changing())
     assert_same_answers(sink.table(), wanted)
+
+
+STANDING = sb.Query(
+    "standing", k=9, score="max(x)", where="value > 9 AND ok", window=sb.Window(1_100, slide=400, closed="right"),
+    join=join(budget=0),
+)  # fmt: skip
+NEAR = sb.Query("near", k=5, score="count(*) + value", where="value > 9", window=SLIDING, select=("home",),
+                join=join(policy="WSJ-LRU.F", distance=4))  # fmt: skip
+
+
+@pytest.mark.parametrize("queries", [[STANDING], [STANDING, NEAR]], ids=["one", "two"])
+def test_events_of_settled_ids_stay_on_the_executors(spark: Any, tmp_path: Path, queries: list[sb.Query]) -> None:
+    """Where nobody asks for a value that keeps an id out, the id is left out there; answers are those of the core."""
+    tables = batches(11, count=2)
+    write(tmp_path / "in", tables)
+    known = {f"u{i}": float(i * 7 % 23) for i in range(18)}
+    services = [sb.Remote(Changing(gaps=True), limits=PATIENT, known=known) for _ in range(2)]
+    wanted, monitor = core(queries, tables, services[0])
+    sink = Tables()
+    handle = go(spark, tmp_path / "in", queries, sink, tmp_path / "checkpoint", services[1])
+    assert_same_answers(sink.table(), wanted)
+    last = [sorted_table([part.table(quality=True)]) for part in (handle.finish(), monitor.finish())]
+    assert_same_answers(*last)
+    if queries == [STANDING]:
+        shipped = sum(p["skyband"]["survivors"] for p in handle.recentProgress)
+        panes_and_ids = sum(len(partials(monitor, table)) for table in tables)
+        assert shipped < 0.8 * panes_and_ids
+        late = [sum(getattr(group, name) for group in monitor.stats().groups) for name in ("late", "partly_late")]
+        found = handle.recentProgress
+        assert [sum(p["skyband"][name] for p in found) for name in ("late", "partlyLate")] == late
+
+
+def partials(monitor: sb.Monitor, table: pa.Table) -> set[tuple[int, str]]:
+    """The panes and ids of a batch."""
+    one = monitor.joins.queries[0]
+    rows = [row for row in table.to_pylist() if row["t"] is not None and row["id"] and row["ok"]]
+    panes = one.side.grid.of(np.array([row["t"] for row in rows], np.int64))
+    return {(int(pane), row["id"]) for pane, row in zip(panes, rows, strict=True)}
 
 
 def test_started_again_it_goes_on_with_what_it_knew(spark: Any, tmp_path: Path) -> None:

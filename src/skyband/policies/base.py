@@ -111,7 +111,7 @@ class Proposer(Protocol):
     """Whether objects matter that are in the window, but not in the Super-MTK+N list."""
 
     def propose(self, objects: Candidates) -> IntArray:
-        """Return rows of the objects, in the order that decides among equals."""
+        """Return rows of the objects, in the order that decides among equals; who else is there does not matter."""
 
 
 class Ranker(Protocol):

@@ -1,9 +1,13 @@
 """The stream side of queries that join or aggregate, made by Spark: of each pane and id one row comes back.
 
 On the executors rows are filtered, and reduced to what `skyband.stream_side` calls partials: of each pane and id the
-latest event, or the aggregates of its events. Nothing else is left out. All events of a pane lie in the same windows,
-so the driver makes of these rows the very objects that it would make of all events. Thresholds, which spare other
-queries most of their rows, are of no use here: an event's joined score is not known before its remote value is.
+latest event, or the aggregates of its events. All events of a pane lie in the same windows, so the driver makes of
+these rows the very objects that it would make of all events. Thresholds, which spare other queries most of their rows,
+are of no use here: another event of an id, or another remote value, gives it another score.
+
+What the replica knows is joined on the executors as far as it is final: ids that are *settled* (`Joins.settled`) are
+broadcast with every batch, and of their events only a row per pane comes back. Any other remote value may be refreshed
+before the window is answered, so it is looked up then, on the driver.
 
 Queries over the same windows that have the same stream side share one pass.
 """
@@ -16,22 +20,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from skyband.joined_query import JoinedQuery
 from skyband.keys import is_text
 from skyband.monitor import Monitor
 from skyband.reduced_query import Reduced, ReducedQuery
 from skyband.rows import Source
 from skyband.sides import Aggregate
 from skyband.spark import columns
+from skyband.spark.changes import Changes
 from skyband.spark.columns import quoted
 from skyband.spark.reading import Reading
-from skyband.stream_side import CARRIED, ID, PANE, REMOTE, ROWS, STREAM, TIME
+from skyband.stream_side import CARRIED, FIRST, ID, PANE, REFRESHED, REMOTE, ROWS, STREAM, TIME
 from skyband.windows import NEVER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-TAKEN, REJECTED, OTHER, LATE = 0, 1, 2, 3
-_KIND, _NEWEST, _LATEST, _CARRIED = "kind", "newest", "latest", "carried"
+TAKEN, REJECTED, OTHER, LATE, ASIDE = 0, 1, 2, 3, 4
+_KIND, _NEWEST, _LATEST, _CARRIED, _SETTLED = "kind", "newest", "latest", "carried", "settled"
 Key = tuple[Any, ...]
 
 
@@ -57,9 +63,11 @@ class Joiner:
         for one in monitor.joins.queries:
             key = (one.sides.part, one.sides.aggregates, one.sides.where, one.windows, one.query.order, one.side.on,
                    one.side.select, one.side.group_by, one.late_before)  # fmt: skip
+            settled = self._settled(monitor, one)
+            key = (*key, *((one.sides.service, one.sides.condition) if settled.num_rows else ()))
             if key not in found:
                 with reading.phase("plan"):
-                    frame = self._frame(df, one)
+                    frame = self._frame(df, one, settled)
                 reading.passes += 1
                 with reading.phase("scan"):
                     table = frame.toArrow()
@@ -69,15 +77,28 @@ class Joiner:
         with reading.phase("push"):
             monitor.push_reduced(reduced)
 
+    @staticmethod
+    def _settled(monitor: Monitor, one: ReducedQuery) -> pa.Table:
+        """Return the ids of which nothing need come back; none where the remote side tells what is new."""
+        settled = monitor.joins.settled(one)
+        told = isinstance(one, JoinedQuery) and isinstance(one.remote.gateway.service, Changes)
+        return settled.slice(0, 0) if told else settled
+
     # On the executors.
 
-    def _frame(self, df: DataFrame, one: ReducedQuery) -> DataFrame:
+    def _frame(self, df: DataFrame, one: ReducedQuery, settled: pa.Table) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
         rows = df.select(*(F.expr(text).alias(name) for name, text in self._columns(one).items()))
-        mine = f"{_KIND} = {TAKEN}"
-        keys = [F.expr(f"CASE WHEN {mine} THEN {name} END").alias(name) for name in (PANE, ID)]
-        return rows.groupBy(F.col(_KIND), *keys).agg(
+        if settled.num_rows:
+            known = df.sparkSession.createDataFrame(settled.rename_columns([_SETTLED, REFRESHED]))
+            rows = rows.join(F.broadcast(known), F.expr(f"{ID} = {_SETTLED} AND {_KIND} = {TAKEN}"), "left")
+            rows = rows.withColumn(_KIND, F.expr(f"CASE WHEN isnull({_SETTLED}) THEN {_KIND} ELSE {ASIDE} END"))
+        else:
+            rows = rows.withColumn(REFRESHED, F.lit(None).cast("bigint"))
+        keys = {PANE: f"{_KIND} IN ({TAKEN}, {ASIDE})", ID: f"{_KIND} = {TAKEN}"}
+        grouped = [F.expr(f"CASE WHEN {mine} THEN {name} END").alias(name) for name, mine in keys.items()]
+        return rows.groupBy(F.col(_KIND), *grouped).agg(
             *(F.expr(f"{text} AS {quoted(name)}") for name, text in self._sums(one))
         )
 
@@ -112,7 +133,12 @@ class Joiner:
             keys.append(f"{STREAM if one.query.order == 'desc' else f'(-{STREAM})'} AS merit")
         keys += [REMOTE] if side.on is not None else []
         place = f"struct({', '.join(keys)})"
-        found = [(ROWS, "count(1)"), (_NEWEST, f"max({TIME})")]
+        found = [
+            (ROWS, "count(1)"),
+            (_NEWEST, f"max({TIME})"),
+            (FIRST, f"min({TIME})"),
+            (REFRESHED, f"min({REFRESHED})"),
+        ]
         more = [STREAM] if not one.sides.aggregates else []
         found.append((_LATEST, f"max(struct({', '.join([*keys, *more])}))"))
         if side.select:
@@ -141,10 +167,12 @@ class Joiner:
             carried = taken[_CARRIED].combine_chunks()
             found |= {CARRIED + name: carried.field(CARRIED + name) for name in one.side.select}
         partials = pa.table(found)
-        partly = partials.filter(pa.array(partials[PANE].to_numpy() < one.partly_before))
+        aside = table.filter(pc.equal(table[_KIND], ASIDE)).select([PANE, ROWS, FIRST, _NEWEST, REFRESHED])
+        partly = [part.filter(pc.less(part[PANE], one.partly_before))[ROWS] for part in (partials, aside)]
         return Reduced(
             partials, NEVER if newest is None else int(newest), late=counts[LATE], rejected=counts[REJECTED],
-            partly_late=int(pc.sum(partly[ROWS]).as_py() or 0),
+            partly_late=sum(pc.sum(rows).as_py() or 0 for rows in partly),
+            aside=aside.rename_columns([PANE, ROWS, FIRST, TIME, REFRESHED]),
         )  # fmt: skip
 
 
