@@ -93,15 +93,17 @@ class Remote:
     # Snapshots.
 
     def state(self) -> State:
-        """Return what is known of the service, and what the next election depends on."""
-        meta, tables = self.replica.state()
-        return {"replica": meta, "credit": self.shares.credit}, tables
+        """Return what is known of the service, when it may be asked again, and who is to be served first."""
+        replica, tables = self.replica.state()
+        gateway, more = self.gateway.state()
+        return {"replica": replica, "gateway": gateway, "credit": self.shares.credit}, tables | more
 
     def restored(self, state: State) -> Remote:
         """Return the same service, with what was known of it when `state` was taken."""
         meta, tables = state
         other = object.__new__(Remote)
         other.gateway, other.shares = self.gateway, Shares(self.shares.budget)
+        other.gateway.resume((meta["gateway"], tables))
         other.replica = Replica.load((meta["replica"], tables), self.replica.capacity)
         other.shares.credit |= meta["credit"]
         return other

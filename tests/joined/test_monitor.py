@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import skyband as sb
-from skyband.services import Limits
+from skyband.services import Limits, ServiceError
 from tests.joined import oracle
 from tests.joined.oracle import Event
 
@@ -247,6 +247,29 @@ def test_who_waits_for_a_share_still_does_after_a_restart() -> None:
     assert asked[0] == asked[1]
     monitor.unregister("few")
     assert set(monitor.joins.remotes["value"].shares.credit) <= {"many"}
+
+
+def test_killed_and_restored_it_leaves_alone_who_wants_to_be() -> None:
+    """What a service said of itself and of its ids holds in the next process as well."""
+    asked: list[list[Any]] = []
+
+    def busy(ids: Any) -> dict[Any, float | None]:
+        asked.append(sorted(ids))
+        if len(asked) == 2:
+            raise ServiceError("busy", after=600.0)
+        return dict.fromkeys(ids)
+
+    limits = Limits(deadline=1.0, remember_missing=600.0)
+    query, stream = joined(join={"budget": None, "policy": "WSJ-LRU"}), oracle.events(7)
+    monitor = sb.Monitor([query], time="t", id="id", services={"value": sb.Remote(busy, limits=limits)})
+    for place in range(0, 120, 20):
+        monitor.push(stream[place : place + 20])
+        monitor.advance(stream[place]["t"])
+        services = {"value": sb.Remote(busy, limits=limits)}
+        monitor = sb.Monitor.restore(monitor.snapshot(), services=services)
+    assert len(asked) == 2
+    gone = monitor.joins.remotes["value"].gateway.known_missing(range(9))
+    assert gone == set(asked[0]) > set()
 
 
 def test_queries_come_pause_and_go() -> None:

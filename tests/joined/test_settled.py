@@ -123,6 +123,24 @@ def test_answers_are_the_same_where_queries_share_a_service(kinds: list[str], se
         assert not stayed.total(), "somebody may ask for anyone"
 
 
+def test_windows_with_settled_ids_alone_are_answered_and_counted() -> None:
+    found = []
+    for shorten in (False, True):
+        known = dict.fromkeys(range(9), 0.0)
+        monitor = sb.Monitor([query("no budget", WINDOWS[0])], time="t", id="id",
+                             services={"value": sb.Remote(lambda _: {}, known=known)})  # fmt: skip
+        stream = oracle.events(2)
+        monitor.declare(pa.Table.from_pylist(stream).schema)
+        if shorten:
+            without_settled(monitor, Counter())
+        monitor.push(stream)
+        (group,) = monitor.stats().groups
+        found.append(([(a.end, a.rows, a.exact, a.why) for a in monitor.finish()], group.events))
+        assert (group.kept == 0) == shorten
+    assert found[0] == found[1]
+    assert len(found[0][0]) > 20
+
+
 @pytest.mark.parametrize("change", ["capacity", "on"])
 def test_what_may_be_forgotten_or_replaced_is_not_settled(change: str) -> None:
     known = dict.fromkeys(range(9), 0.0)

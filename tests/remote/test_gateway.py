@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 import time
@@ -39,7 +40,17 @@ class Scripted:
 def gateway(service: Any, clock: Clock | None = None, **limits: Any) -> Gateway:
     clock = clock or Clock()
     given = {"deadline": 1_000.0, "timeout": 500.0, "parallel": 1} | limits
-    return Gateway(service, Limits(**given), clock=clock, sleep=clock.sleep)
+    return Gateway(service, Limits(**given), clock=clock, sleep=clock.sleep, wall=clock)
+
+
+def restarted(door: Gateway, clock: Clock, seconds: float = 0.0) -> Gateway:
+    """Return what the next process, whose clock begins anew, makes of a gateway's state, so much later."""
+    meta, tables = door.state()
+    begun, clock.time = meta["at"] + seconds, 5.0
+    apart = begun - clock.time
+    again = Gateway(door.service, door.limits, clock=clock, sleep=clock.sleep, wall=lambda: clock.time + apart)
+    again.resume((json.loads(json.dumps(meta)), tables))
+    return again
 
 
 def test_values_come_in_batches() -> None:
@@ -211,6 +222,70 @@ def test_what_is_known_not_to_exist_can_be_asked_of_the_gateway() -> None:
     assert door.known_missing([1, 2, 3]) == {1}
     clock.time += 60.0
     assert door.known_missing([1, 2, 3]) == set()
+
+
+def test_a_crash_loop_does_not_ask_more_often_than_is_allowed() -> None:
+    """A process that dies after its first request, again and again: with the last state, an old one or none at all."""
+    for kept in ("last", "old", "none"):
+        clock = Clock()
+        started: list[float] = []
+
+        def note(ids: Sequence[Id], clock: Clock = clock, started: list[float] = started) -> dict[Id, float]:
+            started.append(clock())
+            return dict.fromkeys(ids, 1.0)
+
+        state = gateway(note, clock, per_second=0.5).state()
+        for number in range(6):
+            door = gateway(note, clock, per_second=0.5)
+            door.resume(None if kept == "none" else state)
+            door.fetch([number])
+            state = door.state() if kept == "last" else state
+        assert len(started) == 6
+        assert min(np.diff(started)) >= 2.0 - 1e-9
+
+
+def test_after_a_restart_a_busy_service_is_still_left_alone() -> None:
+    clock, service = Clock(), Scripted(ServiceError("busy", after=60.0))
+    door = gateway(service, clock, deadline=10.0)
+    door.fetch([1])
+    again = restarted(door, clock, seconds=20.0)
+    assert again.fetch([1]).traffic.requests == 0
+    clock.time += 29.0  # until the deadline of the next, 59 of 60 seconds have passed
+    assert again.fetch([1]).traffic.requests == 0
+    clock.time += 11.0
+    assert again.fetch([1]).values == {1: 1.0}
+
+
+def test_after_a_restart_the_breaker_is_still_open() -> None:
+    clock, service = Clock(), Scripted(*[ServiceError("down")] * 4)
+    door = gateway(service, clock, retries=0, trip_after=3, rest=30.0, batch=1, deadline=5.0)
+    door.fetch([1, 2, 3])
+    again = restarted(door, clock, seconds=20.0)
+    assert again.fetch([1]).traffic.requests == 0
+    clock.time += 10.0
+    assert again.fetch([1, 2]).traffic.requests == 1, "one tries it, in vain"
+    assert restarted(again, clock, seconds=31.0).fetch([1, 2]).values == {1: 1.0, 2: 1.0}
+
+
+def test_after_a_restart_it_is_still_known_what_does_not_exist() -> None:
+    clock = Clock()
+    door = gateway(Scripted({1: None}), clock, remember_missing=60.0)
+    door.fetch([1])
+    again = restarted(door, clock, seconds=40.0)
+    assert again.known_missing([1, 2]) == {1}
+    clock.time += 20.0
+    assert again.known_missing([1, 2]) == set()
+    assert restarted(door, clock, seconds=-3_000.0).known_missing([1]) == {1}, "the clock was set back"
+
+
+def test_who_has_asked_knows_better_than_a_state() -> None:
+    """A stream that goes back to an earlier state within one process has a gateway that remembers more."""
+    clock, service = Clock(), Scripted(ServiceError("busy", after=60.0))
+    door = gateway(service, clock, deadline=10.0)
+    before = door.state()
+    door.fetch([1])
+    door.resume(before)
+    assert door.fetch([1]).traffic.requests == 0
 
 
 def test_memory_for_missing_ids_is_bounded() -> None:

@@ -19,18 +19,21 @@ import math
 import random
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Real
 from typing import Any
 
+import pyarrow as pa
+
 from skyband.errors import InputError
 from skyband.services.base import Id, Service, ServiceError
 from skyband.services.function import Function
-from skyband.services.limits import Breaker, Limits, Pace, Traffic
+from skyband.services.limits import Breaker, Limits, Missing, Pace, Traffic
 
+State = tuple[dict[str, Any], dict[str, pa.Table]]
 _GRACE = 1.1  # a service that keeps to its timeout itself ends before it is given up
 
 
@@ -80,8 +83,8 @@ class Gateway:
         Anything with a `fetch`, or a function from ids to values.
     limits
         How it may be asked.
-    clock, sleep
-        Seconds that only grow, and a way to wait; for tests.
+    clock, sleep, wall
+        Seconds that only grow, a way to wait, and seconds that other processes know as well; for tests.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class Gateway:
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         if not hasattr(service, "fetch") and not callable(service):
             msg = f"a service is something with fetch(ids), or a function; this is a {type(service).__name__}"
@@ -99,10 +103,10 @@ class Gateway:
         self.limits = limits or Limits()
         self.traffic = Traffic()
         self._takes_timeout = "timeout" in inspect.signature(self.service.fetch).parameters
-        self._clock, self._sleep = clock, sleep
+        self._clock, self._sleep, self._wall = clock, sleep, wall
         self._pace = Pace(self.limits.per_second)
         self._breaker = Breaker(self.limits.trip_after, self.limits.rest)
-        self._missing: OrderedDict[Id, float] = OrderedDict()  # until when
+        self._missing = Missing(self.limits.remember_missing, self.limits.most_remembered)
         self._late: dict[Id, tuple[float, int]] = {}
         self._changed = threading.Condition()  # guards all that is above and below
         self._queue: deque[_Ticket] = deque()
@@ -122,7 +126,7 @@ class Gateway:
         asking = _Round(start + self.limits.deadline, at, Traffic())
         wanted = list(dict.fromkeys(ids))
         with self._changed:
-            values = self._known_missing(wanted, start)
+            values = dict.fromkeys(self._missing.known(wanted, start), math.nan)
             tickets = self._tickets([name for name in wanted if name not in values], asking, start)
             asking.traffic.remembered = len(values)
             self._wait(tickets)
@@ -133,7 +137,7 @@ class Gateway:
     def known_missing(self, ids: Iterable[Id]) -> set[Id]:
         """Return the ids that are remembered not to exist: asking for them would be of no use yet."""
         with self._changed:
-            return set(self._known_missing(ids, self._clock()))
+            return set(self._missing.known(ids, self._clock()))
 
     def close(self) -> None:
         """Let go of the service's connections, if it has any to let go of."""
@@ -181,26 +185,42 @@ class Gateway:
         self.traffic += traffic
         return Fetched(values, failed, Traffic() + traffic, late)
 
-    # What is known not to exist.
+    # Snapshots.
 
-    def _known_missing(self, ids: Iterable[Id], now: float) -> dict[Id, float]:
-        known = {}
-        for name in ids:
-            until = self._missing.get(name)
-            if until is not None and now < until:
-                known[name] = math.nan
-            elif until is not None:
-                del self._missing[name]
-        return known
+    def state(self) -> State:
+        """Return what must outlive a restart: when the service may be asked again, and which ids do not exist.
 
-    def _remember(self, values: dict[Id, float]) -> None:
-        until = self._clock() + self.limits.remember_missing
-        for name, value in values.items():
-            if math.isnan(value):
-                self._missing[name] = until
-                self._missing.move_to_end(name)
-        while len(self._missing) > self.limits.most_remembered:
-            self._missing.popitem(last=False)
+        Requests on their way, and values that came too late, are lost with the process.
+        """
+        with self._changed:
+            now = self._clock()
+            missing = self._missing.left(now)
+            meta = {"at": self._wall(), "pace": self._pace.left(now), "breaker": self._breaker.left(now)}
+        return meta, {"missing": pa.table({"id": list(missing), "left": list(missing.values())})}
+
+    def resume(self, state: State | None = None) -> None:
+        """Go on after a restart, so that no series of them asks more often than is allowed.
+
+        The first request waits as if one had been made just before. A gateway that has made requests of its own knows
+        better than any state, and ignores it.
+
+        Parameters
+        ----------
+        state
+            What `state` returned before the restart, if that is known.
+        """
+        with self._changed:
+            if self.traffic.requests:
+                return
+            now = self._clock()
+            meta, tables = state or ({"at": 0.0, "pace": 0.0, "breaker": (0, 0.0)}, {})
+            passed = max(self._wall() - meta["at"], 0.0)  # 0: the clock was set back
+            self._pace.resume(meta["pace"] - passed, now)
+            failures, rest = meta["breaker"]
+            self._breaker.resume(failures, max(rest - passed, 0.0), now)
+            if "missing" in tables:
+                ids, left = (tables["missing"][name].to_pylist() for name in ("id", "left"))
+                self._missing.resume({name: seconds - passed for name, seconds in zip(ids, left, strict=True)}, now)
 
     # What the threads do.
 
@@ -215,7 +235,7 @@ class Gateway:
                 ticket.started = True
             values = self._ask(ticket)
             with self._changed:
-                self._remember(values)
+                self._missing.remember((name for name, value in values.items() if math.isnan(value)), self._clock())
                 if ticket.given_up:
                     self._late |= {name: (value, ticket.round.at) for name, value in values.items()}
                 else:

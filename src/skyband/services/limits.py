@@ -1,13 +1,17 @@
-"""How services may be asked, and what was asked: the limits of a gateway, its traffic, its pace and its breaker.
+"""How services may be asked, and what was asked: the limits of a gateway, its traffic, and what it remembers.
 
-`Pace` and `Breaker` know no clock: they are told the time. They are not safe for threads; the gateway holds a lock.
+`Pace`, `Breaker` and `Missing` know no clock: they are told the time. They are not safe for threads; the gateway holds
+a lock. What must outlive a restart they tell in seconds that are left, since clocks differ.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 
 from skyband.errors import InputError
+from skyband.services.base import Id
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,14 @@ class Pace:
         """Let no request start before."""
         self._next = max(self._next, moment)
 
+    def left(self, now: float) -> float:
+        """Return for how long no request may start."""
+        return max(self._next - now, 0.0)
+
+    def resume(self, left: float, now: float) -> None:
+        """Go on after a restart: as if a request had been made just before it, since nobody knows whether one was."""
+        self.rest_until(now + max(left, self._apart))
+
 
 class Breaker:
     """Leaves a service alone that fails again and again; then one request tries it."""
@@ -167,3 +179,57 @@ class Breaker:
     def undecided(self) -> None:
         """Note a request that says nothing about whether the service works."""
         self._trying = False
+
+    def left(self, now: float) -> tuple[int, float]:
+        """Return the number of failures in a row, and how long the service is left alone for them."""
+        return self._failures, max(self._open_until - now, 0.0)
+
+    def resume(self, failures: int, left: float, now: float) -> None:
+        """Go on after a restart."""
+        self._failures, self._open_until = failures, now + left
+
+
+class Missing:
+    """Ids that do not exist, remembered for a while.
+
+    Parameters
+    ----------
+    lasting
+        For how long.
+    most
+        How many at most; those that were found missing first are forgotten first.
+    """
+
+    def __init__(self, lasting: float, most: int) -> None:
+        self._lasting, self._most = lasting, most
+        self._until: OrderedDict[Id, float] = OrderedDict()
+
+    def known(self, ids: Iterable[Id], now: float) -> list[Id]:
+        """Return those of some ids that are remembered not to exist."""
+        found = []
+        for name in ids:
+            until = self._until.get(name)
+            if until is not None and now < until:
+                found.append(name)
+            elif until is not None:
+                del self._until[name]
+        return found
+
+    def remember(self, ids: Iterable[Id], now: float) -> None:
+        """Note ids that do not exist."""
+        self._put(dict.fromkeys(ids, self._lasting), now)
+
+    def _put(self, left: Mapping[Id, float], now: float) -> None:
+        for name, seconds in left.items():
+            self._until[name] = now + seconds
+            self._until.move_to_end(name)
+        while len(self._until) > self._most:
+            self._until.popitem(last=False)
+
+    def left(self, now: float) -> dict[Id, float]:
+        """Return for how long each is still remembered."""
+        return {name: until - now for name, until in self._until.items() if until > now}
+
+    def resume(self, left: Mapping[Id, float], now: float) -> None:
+        """Go on after a restart."""
+        self._put({name: min(seconds, self._lasting) for name, seconds in left.items() if seconds > 0}, now)

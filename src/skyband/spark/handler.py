@@ -175,6 +175,8 @@ class _Live:
                 time_unit=stream.source.time_unit, services=stream.services,
             )  # fmt: skip
             state = State(b"")
+            for remote in stream.services.values():
+                remote.gateway.resume()  # the first batch may be a replay, too
         else:
             state = stream.checkpoint.load(batch_id - 1)
             monitor = Monitor.restore(state.monitor, services=stream.services)
