@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,10 @@ import pytest
 
 import skyband as sb
 from skyband.errors import InputError, QueryError
-from skyband.services import Limits
+from skyband.services import HttpJson, Limits
 from skyband.spark.control import Control
 from skyband.windows import NEVER
+from tests.remote.servers import Loopback, Reply, Request
 from tests.spark.streams import assert_same_answers, sorted_table, stream, write
 from tests.spark.test_start import NOW, Tables
 
@@ -333,3 +336,45 @@ def test_a_service_that_hangs_does_not_hold_up_the_stream(spark: Any, tmp_path: 
     assert found["stale"].to_pylist().count(3) > 0
     assert sum(p["skyband"]["seconds"]["answer"] for p in handle.recentProgress) < 30
     assert sum(p["skyband"]["remote"]["failures"] for p in handle.recentProgress) > 0
+
+
+def test_a_service_that_fails_and_is_busy_is_used_again_when_it_is_well(spark: Any, tmp_path: Path) -> None:
+    """Over real HTTP: 503 in the first batch, 429 in the second, replies in the third; every window is answered."""
+    tables = batches(12, count=3)
+    write(tmp_path / "in", tables)
+    sink, moods = Tables(), ["down", "busy", "well"]
+    told: list[tuple[str, float]] = []
+
+    def answer(request: Request, _: int) -> Reply:
+        told.append((moods[len(sink.found)], time.monotonic()))
+        replies = {"down": Reply(status=503), "busy": Reply(status=429, headers={"retry-after": "1"})}
+        asked = request.query["ids"][0].split(",")
+        return replies.get(told[-1][0], Reply({name: {"n": 100.0 + int(name[1:])} for name in asked}))
+
+    class Patient(Tables):
+        """Gives the service the second that it has asked for."""
+
+        def write(self, answers: pa.Table, batch_id: int, session: Any) -> None:
+            sink.write(answers, batch_id, session)
+            if batch_id == 1:
+                time.sleep(max(told[-1][1] + 1.1 - time.monotonic(), 0.0))
+
+    known = {f"u{i}": float(i) for i in range(20)}
+    limits = Limits(deadline=0.5, retries=1, backoff=0.01, trip_after=100)
+    with Loopback(answer) as server:
+        remote = sb.Remote(HttpJson(f"{server.url}/?ids={{ids}}", "{id}.n"), limits=limits, known=known)
+        handle = go(spark, tmp_path / "in", QUERIES[:2], Patient(), tmp_path / "checkpoint", remote)
+    wanted, _ = core(QUERIES[:2], tables, sb.Remote(lambda _: {}, known=known))
+    windows = [set(zip(table["query"].to_pylist(), table["window_end"].to_pylist(), strict=True))
+               for table in (sink.table(), wanted)]  # fmt: skip
+    assert windows[0] == windows[1]
+    down, busy, well = (p["skyband"]["remote"] for p in handle.recentProgress)
+    assert down["refreshes"] == busy["refreshes"] == 0 < well["refreshes"]
+    assert down["failures"] > 0 < busy["failures"]
+    asked = Counter(mood for mood, _ in told)
+    assert asked["busy"] < busy["failures"] / 3 < asked["down"], "who is busy is left alone, who is down is tried again"
+    last = sink.found[2]
+    assert max(last["refreshes"].to_pylist()) == 3, "the budget of each answer"
+    assert max(last["value"].to_pylist()) >= 100.0 > max(sink.found[1]["value"].to_pylist())
+    assert 0 in last["age"].to_pylist()
+    assert 0 not in sink.found[1]["age"].to_pylist()
