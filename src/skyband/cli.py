@@ -85,7 +85,6 @@ def careful(command: Callable[P, R]) -> Callable[P, R]:
         try:
             return command(*args, **kwargs)
         except BaseException as error:
-            signal.setitimer(signal.ITIMER_REAL, 0.0)
             if _asked or isinstance(error, KeyboardInterrupt):  # some modules turn it into other errors on their way
                 typer.echo("interrupted; nothing was written", err=True)
                 raise typer.Exit(_asked[0] if _asked else INTERRUPTED) from None
@@ -93,6 +92,8 @@ def careful(command: Callable[P, R]) -> Callable[P, R]:
                 typer.echo(f"error: {error}", err=True)
                 raise typer.Exit(USER_ERROR) from None
             raise
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
 
     return wrapped
 

@@ -1,4 +1,8 @@
-"""Queries that keep little and can always start from scratch, for a grid has every event of the windows."""
+"""Queries that keep little and can always start from scratch, for a grid has every event of the windows.
+
+Where no grid is given, it has cells of equal width over the range of the first events; those at the edges reach to
+infinity. With the one score that queries of a monitor share, it has one dimension.
+"""
 
 from __future__ import annotations
 

@@ -85,12 +85,12 @@ class Group:
 
     def add(self, queries: Sequence[Query], watermark: int) -> None:
         """Serve more queries, which rank as this group does; windows that end by the watermark are past."""
-        for query in queries:
-            schedule = Schedule.of(query)
+        schedules = [Schedule.of(query) for query in queries]
+        for schedule in schedules:
             schedule.closed_to = (self.intake.arrived or NEVER) if self.ranking.counts else watermark
-            schedule.exact_from = self.exact_from(schedule)
-            self.queries.append(query)
-            self.schedules.append(schedule)
+            schedule.exact_from = self.exact_from(schedule)  # may refuse it: nothing has changed yet
+        self.queries += queries
+        self.schedules += schedules
         self.algorithm.plan(self.schedules)
 
     def exact_from(self, schedule: Schedule) -> int:

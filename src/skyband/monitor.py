@@ -358,6 +358,7 @@ class Monitor:
         paused = self._schedule(query.name).paused
         self._check_ranking([query])
         self._check_columns([query])
+        self.look_back(query)  # refuses windows that are too many while the present query is still there
         place = self.order.index(query.name)
         group = None if self.joins.find(query.name) else self._group(query.name)
         if group is not None and query.sides is None and group is self._find_group(Ranking.of(query), query.select):

@@ -20,6 +20,10 @@ UNTOUCHED = 2**62
 """Depth of a pane of which nothing was ever dropped."""
 ANY_K = 2**61
 """Depth of a pane that lost only events which the same id outdoes: any k is served."""
+MOST_EDGES = 4 * MOST_DUE
+"""Starts and ends of windows that may be listed at once; more are a mistake in the unit of time."""
+AT_ONCE = 1 << 16
+"""Windows that are looked at together."""
 
 
 class Panes:
@@ -129,12 +133,22 @@ class Panes:
             return NEVER
         first, size, slide = int(self.cuts[0]), schedule.size, schedule.slide
         newest = schedule.last_end_of(frontier) - size
-        starts = newest - slide * np.arange(max((newest + size - first) // slide, 0) + 2)  # back to before all panes
-        pane = np.maximum(np.searchsorted(self.cuts, starts, side="right") - 1, 0)
-        depth = np.minimum.accumulate(self.depth[::-1])[::-1][pane]
-        exact = self._are_whole(starts, frontier) & self._are_whole(starts + size, frontier)
-        exact &= (depth >= schedule.k) & ((starts >= first) | (not self.forgot))
-        return NEVER if exact.all() else int(starts[exact.argmin()]) + slide
+        windows = max((newest + size - first) // slide, 0) + 2  # back to before all panes: there may be very many
+        if windows > MOST_EDGES:
+            msg = (
+                f"a new query with a slide of {slide} has {windows:,} windows among the events that are kept (from "
+                f"{first} to {frontier}); at most {MOST_EDGES:,} can be served: give it a longer slide"
+            )
+            raise TooManyWindows(msg)
+        least = np.minimum.accumulate(self.depth[::-1])[::-1]
+        for begin in range(0, windows, AT_ONCE):
+            starts = newest - slide * np.arange(begin, min(begin + AT_ONCE, windows))
+            depth = least[np.maximum(np.searchsorted(self.cuts, starts, side="right") - 1, 0)]
+            exact = self._are_whole(starts, frontier) & self._are_whole(starts + size, frontier)
+            exact &= (depth >= schedule.k) & ((starts >= first) | (not self.forgot))
+            if not exact.all():
+                return int(starts[exact.argmin()]) + slide
+        return NEVER
 
     def _are_whole(self, cuts: IntArray, frontier: int) -> BoolArray:
         """Tell where windows may start or end: they cut through no pane that lost events."""
@@ -171,7 +185,7 @@ class Panes:
         high = int((high + slide - (high - rest) % slide).min())
         grid = gcd(*(rest - rest[0]).tolist(), *slide.tolist())
         listed = int(np.sum((high - low) // slide + 1))
-        if listed > 4 * MOST_DUE:
+        if listed > MOST_EDGES:
             msg = (
                 f"event time jumps from {low} to {high} (microseconds), {listed:,} window edges; check the unit "
                 "of the time column (time_unit), or filter out rows with impossible times"

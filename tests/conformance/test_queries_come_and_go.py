@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import skyband as sb
+from skyband.errors import TooManyWindows
 from tests.conformance.registry import algorithms, ranks
 from tests.oracle import Ask, Oracle, Reply
 from tests.streams import Workload, query_of, random_workload, replies_of, table_of
@@ -163,6 +164,26 @@ def test_a_query_over_a_column_that_is_not_there_is_refused_and_changes_nothing(
     with pytest.raises(sb.QueryError, match=r"query 'b': .*'y'.*(x|columns)"):
         monitor.register(sb.Query("b", k=1, score="y", window=sb.Window(10)))
     assert [query.name for query in monitor.queries] == ["a"]
+
+
+def test_a_query_with_too_many_windows_is_refused_and_changes_nothing() -> None:
+    day = 86_400_000_000
+    rows = {"t": [place * day // 100 for place in range(200)], "x": [float(place % 17) for place in range(200)]}
+    often = sb.Query("a", k=2, score="x", window=sb.Window("1 day", slide="1 hour"))
+    too_often = replace(often, name="b", window=sb.Window("1 day", slide=1000))
+    answers = []
+    for tried in (False, True):
+        monitor = sb.Monitor([often], time="t", id="t")
+        monitor.push({name: column[:150] for name, column in rows.items()})
+        got = list(monitor.advance(3 * day // 2))
+        if tried:
+            with pytest.raises(TooManyWindows, match=r"a slide of 1000 has 128,736,002 windows .*longer slide"):
+                monitor.register(too_often)
+            with pytest.raises(TooManyWindows):
+                monitor.change(replace(too_often, name="a"))
+        monitor.push({name: column[150:] for name, column in rows.items()})
+        answers.append(replies_of([*got, *monitor.finish()]))
+    assert answers[0] == answers[1]
 
 
 def test_changing_a_query_keeps_the_answer_that_changes_are_told_against() -> None:

@@ -19,9 +19,7 @@ Examples
 Notes
 -----
 Mouratidis and Papadias, *Continuous Nearest Neighbor Queries over Sliding Windows*, as told in Pripužić, Podnar Žarko
-and Aberer, *Time- and Space-Efficient Sliding Window Top-k Query Processing*, section 2. The grid has cells of equal
-width over the range of the first events; those at the edges reach to infinity. With the one score that queries of a
-monitor share, it has one dimension.
+and Aberer, *Time- and Space-Efficient Sliding Window Top-k Query Processing*, section 2.
 """
 
 from __future__ import annotations
