@@ -71,11 +71,14 @@ class Blocks(Skybands):
         self.segments: list[Segment] = []
         self.before = 0  # how many segments the block before the last has: one or none
         self.began = -NOBODY  # where on the axis the last block began
+        self.walk = self.used  # queries, neighbours one after the other: they visit the same parts of the trees
 
     def _settle(self) -> None:
         super()._settle()
         shortest = min((wish.size for wish in self.wishes if wish is not None), default=NOBODY)
         self.share = max(shortest // PARTS, 1)
+        about = np.hstack([self.point, self.weight])[self.used]
+        self.walk = self.used[_by_tree(about)[0]] if about.size else self.used
 
     # Events.
 
@@ -162,7 +165,7 @@ class Blocks(Skybands):
         low, high = (np.concatenate([getattr(s, name) for s in self.segments]) for name in ("low", "high"))
         node = np.cumsum([0, *(len(s.low) for s in self.segments)])[:-1]
         places = np.array([(*s[:3], at) for s, at in zip(self.segments, node, strict=True)], np.int64)
-        queries = (self.used, self.k, self.size, self.since)
+        queries = (self.walk, self.k, self.size, self.since)
         return self.functions(), queries, (*self.band[:5], self.band[7]), self.held, (low, high, places)
 
     def _widen(self) -> None:
@@ -179,11 +182,11 @@ class Blocks(Skybands):
         x = self.held[0][begin:]
         whole = np.isfinite(x[:, : self.dimensions]).all(axis=1) if self.dimensions else np.zeros(len(x), bool)
         middle = int(np.count_nonzero(whole))
-        nodes = 4 * (middle // LEAF + 1)
-        low, high = np.empty((nodes, self.dimensions)), np.empty((nodes, self.dimensions))
         order = np.concatenate([np.flatnonzero(whole), np.flatnonzero(~whole)])
+        low = high = np.empty((0, self.dimensions))
         if middle:
-            order[:middle] = order[:middle][grow_tree(x[order[:middle]], self.dimensions, low, high)]
+            in_tree, low, high = _by_tree(x[order[:middle], : self.dimensions])
+            order[:middle] = order[:middle][in_tree]
         for column in self.held:
             column[begin:] = column[begin:][order]
         self.segments.append(Segment(begin, begin + middle, begin + len(x), low, high))
@@ -236,6 +239,13 @@ class Blocks(Skybands):
                 new = [column[begin:end] for column in events]
                 self.held = tuple(map(np.concatenate, zip(self.held, new, strict=True)))
                 self._plant(begin)
+
+
+def _by_tree(points: npt.NDArray[Any]) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return the order of points in a k-d tree, and the boxes of its nodes."""
+    boxes = 4 * (len(points) // LEAF + 1), points.shape[1]
+    low, high = np.empty(boxes), np.empty(boxes)
+    return grow_tree(np.ascontiguousarray(points), low, high), low, high
 
 
 def _in_order(found: list[tuple[npt.NDArray[Any], ...]], sign: FloatArray) -> Reports:

@@ -43,7 +43,7 @@ def select(order: Any, x: Any, dimension: Any, low: Any, high: Any, middle: Any)
 
 
 @jit
-def grow_tree(x: Any, dimensions: Any, low: Any, high: Any) -> Any:
+def grow_tree(x: Any, low: Any, high: Any) -> Any:
     """Return events in the order of a k-d tree, and write the boxes of its nodes: the children of i are 2i + 1, 2i + 2.
 
     A node has a range of the order; its children have the halves. `low` and `high` have a row per node.
@@ -56,7 +56,7 @@ def grow_tree(x: Any, dimensions: Any, low: Any, high: Any) -> Any:
         n -= 1
         begin, end, node = begins[n], ends[n], nodes[n]
         widest, width = 0, -1.0
-        for i in range(dimensions):
+        for i in range(x.shape[1]):
             least, most = np.inf, -np.inf
             for at in range(begin, end):
                 least, most = min(least, x[order[at], i]), max(most, x[order[at], i])
