@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -74,3 +75,50 @@ def test_kernels_take_code_only_from_files_that_count() -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("skyband"):
                 assert (node.module or "").rsplit(".", 1)[-1] in known | {"kernels"}, f"{path.name}: {node.module}"
+
+
+SORTS = """
+import os
+import numpy as np
+from skyband.kernels.compiled import jit
+
+@jit
+def ordered(values):
+    return np.sort(values)
+
+@jit
+def places(values):
+    return np.argsort(values)
+
+@jit
+def shift(value):
+    return value
+
+values = np.array([30, 10, 20] * 20)
+if not os.fork():
+    ordered(values)
+    os._exit(0)
+os.wait()
+if not os.fork():
+    for kind in (int, float, np.float32):  # by numba's own numbers, both sorts now have functions of the same name
+        shift(kind(1))
+    places(values)
+    os._exit(0)
+os.wait()
+print(values[places(values)[:3]], ordered(values)[:3], values[places(values)[-3:]])
+"""
+
+
+def test_code_of_two_processes_has_no_name_for_two_things(tmp_path: Path) -> None:
+    script = tmp_path / "sorts.py"
+    script.write_text(SORTS)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[10 10 10] [10 10 10] [30 30 30]"
+    inner = [
+        set(re.findall(rb"quicksort\w*?B\d+v(\d+)", path.read_bytes()))
+        for name in ("ordered", "places")
+        for path in (tmp_path / "__pycache__").glob(f"*{name}*.nbc")
+    ]
+    assert len(inner) == 2
+    assert all(inner)
+    assert not inner[0] & inner[1]

@@ -4,22 +4,40 @@ Numba numbers the files that it keeps compiled code in, and an index says which 
 compile at the same time, as Spark's workers do, may choose the same number, and one of them then finds the code of
 other types: wrong answers, or a crash. A process that is killed between the two writes can leave the same behind.
 Here the name of a file says all that its content depends on; there is nothing to agree on.
+
+Inside the files, numba tells functions of one name and types apart, as those that sort and those that argsort, by
+numbers that every process counts from 1. Code of two processes may so have one name for two things, and who loads both
+files gets one in the place of the other. Here every process counts from a number of its own.
 """
 
 from __future__ import annotations
 
+import itertools
+import os
+import secrets
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import IndexDataCacheFile
 
 _HERE = Path(__file__).parent
 SOURCES = (*sorted(_HERE.glob("*.py")), _HERE.parent / "order.py", _HERE.parent / "panes.py")
 """All code that may be in a kernel: it takes in that of those it calls, wherever they are written."""
 _CODE = sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()
+
+
+def _count_anew() -> None:
+    """Let this process number functions as no other does."""
+    FunctionIdentity._unique_ids = itertools.count(secrets.randbits(48))
+
+
+_count_anew()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_anew)
 
 
 class _Files(IndexDataCacheFile):  # type: ignore[misc]
