@@ -73,7 +73,7 @@ columns = st.integers(0, 20).flatmap(
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(columns, st.integers(0, 25) | st.none())
 def test_never_more_than_the_budget_and_none_twice(
     name: str, given_columns: dict[str, Any], budget: int | None
