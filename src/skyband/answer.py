@@ -361,9 +361,10 @@ class Answers(Sequence[Answer]):
         >>> [answer.end for answer in answers], [answer.end for answer in answers.latest()]
         ([10, 20], [20])
         """
-        number, place = self.order
-        last = {(b, int(self.blocks[b].query[p])): int(p) for b, p in zip(number.tolist(), place, strict=True)}
-        chosen = [np.array([p for (n, _), p in last.items() if n == b], np.int64) for b in range(len(self.blocks))]
+        number, place = (column.tolist() for column in self.order)
+        owners = [self.blocks[b].names[int(self.blocks[b].query[p])] for b, p in zip(number, place, strict=True)]
+        last = dict(zip(owners, zip(number, place, strict=True), strict=True))  # a query may be in several blocks
+        chosen = [np.array([p for n, p in last.values() if n == b], np.int64) for b in range(len(self.blocks))]
         blocks = [block.take(part) for block, part in zip(self.blocks, chosen, strict=True)]
         return Answers(blocks, None, self.plain, self.watermark, self.batch)
 

@@ -164,10 +164,13 @@ def test_a_query_that_comes_later_warms_up_and_one_that_pauses_goes_on() -> None
     monitor.register(sb.Query("later", k=2, score="count(*)", window=WINDOWS[0]))
     monitor.pause("first")
     monitor.push(STREAM[20:30])
-    assert {(a.query, a.exact, a.why) for a in monitor.advance(30)} == {("later", False, "warming up")}
+    assert {(a.query, a.exact, a.why) for a in monitor.advance(26)} == {("later", False, "warming up")}
     monitor.resume("first")
     monitor.push(STREAM[30:])
-    late: list[Any] = [answer for answer in monitor.finish() if shown([answer])[0][0] >= 20]
+    rest = monitor.finish()
+    assert {a.exact for a in rest} == {False, True}
+    assert [(a.query, a.end) for a in rest.latest()] == [("first", 48), ("later", 48)], "of both kinds, one is the last"
+    late: list[Any] = [answer for answer in rest if shown([answer])[0][0] >= 20]
     assert {answer.query for answer in late if answer.exact} == {"first", "later"}
     told = {name: shown(a for a in late if a.query == name) for name in ("first", "later")}
     assert told["first"] == told["later"] == [a for a in truth(first, [STREAM], None)[0] if a[0] >= 20]

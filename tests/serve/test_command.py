@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -84,6 +85,15 @@ def test_the_demo_in_a_browser() -> None:
 def test_mistakes(arguments: list[str], said: str) -> None:
     result = CliRunner().invoke(app, arguments)
     assert (result.exit_code, said in result.stderr) == (2, True), result.output
+
+
+def test_a_token_or_port_that_will_not_do_is_refused_before_spark_starts(tmp_path: Path) -> None:
+    arguments = ["serve", "--input", str(tmp_path), "--time", "t", "--id", "i", "--port"]
+    result = CliRunner().invoke(app, [*arguments, "0"], env={"SKYBAND_TOKEN": "secret"})
+    assert (result.exit_code, "at least 16 characters" in result.stderr) == (2, True), result.output
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        result = CliRunner().invoke(app, [*arguments, str(taken.getsockname()[1])])
+    assert (result.exit_code, "choose another --port" in result.stderr) == (2, True), result.output
 
 
 def test_without_the_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,36 +1,47 @@
-"""A stream on Spark over HTTP: in the same process, and by its checkpoint folder."""
+"""A stream on Spark over HTTP, opened as `skyband serve` does: begun, gone on with, and by its checkpoint folder."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import skyband as sb
-from skyband.serve.spark_stream import Recorder, SparkStream
-from skyband.spark import Control
+from skyband.rows import Source
+from skyband.serve import opening
+from skyband.serve.spark_stream import SparkStream
 from tests.serve.conftest import answers, eventually, served
-from tests.spark.streams import core, events, stream, write
+from tests.spark.streams import core, events, write
 
 pytestmark = pytest.mark.spark
 TOP = sb.Query("top", k=3, score="x", window=sb.Window(1_000), select=("g",))
 MINE = {"name": "mine", "k": 2, "size": 1_000, "score": "y"}
+SUMS = """CREATE VIEW sums AS SELECT id, SUM(y) AS total FROM TUMBLE(s, t, INTERVAL 1 MILLISECOND)
+          GROUP BY id ORDER BY total DESC LIMIT 2"""
 
 
-def test_in_this_process_and_by_its_checkpoint(spark: Any, tmp_path: Path) -> None:
+AS_SQL = {"content-type": "application/sql"}
+
+
+def ids(answer: dict[str, Any]) -> set[Any]:
+    return {row["id"] for row in answer["rows"]}
+
+
+@pytest.mark.usefixtures("spark")
+def test_in_this_process_and_by_its_checkpoint(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     tables = [events(rng, 300, 3_000 * batch) for batch in range(4)]
     moves = replace(TOP, name="moves", emit="changes")
-    folder, checkpoint, recorder = tmp_path / "in", tmp_path / "checkpoint", Recorder()
+    folder, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
     write(folder, tables[:2])
-    handle = sb.spark.start(
-        stream(spark, folder), [TOP, moves], time="t", id="id", watermark=60, sink=recorder, checkpoint=checkpoint
-    )
-    try:
-        with served(SparkStream(handle, recorder)) as client:
+    given = opening.Input(folder, [TOP, moves], Source("t", "id"), "60 microseconds")
+    with opening.on_spark(given, checkpoint, None, Console(quiet=True)) as stream:
+        handle: Any = cast(SparkStream, stream).control
+        with served(stream) as client:
             handle.processAllAvailable()
             wanted = core([TOP], tables[:2], 60, time="t", id="id").to_pylist()
             found = eventually(lambda: len(seen := answers(client, limit=50)) >= 5 and seen)
@@ -47,13 +58,22 @@ def test_in_this_process_and_by_its_checkpoint(spark: Any, tmp_path: Path) -> No
             )
             assert client.post("/api/queries", json=MINE).status_code == 201
             assert client.get("/api/queries").json()["queries"][-1]["state"] == "pending"
-            write(folder, tables[2:], first=2)
+            write(folder, tables[2:3], first=2)
             handle.processAllAvailable()
             eventually(lambda: answers(client, "mine"))
             assert client.get("/api/queries").json()["queries"][-1]["state"] == "active"
-    finally:
-        handle.stop()
-    with served(Control(checkpoint)) as client:
+            assert client.post("/api/queries", content=SUMS, headers=AS_SQL).status_code == 201
+    assert not handle.isActive
+    with opening.on_spark(given, checkpoint, None, Console(quiet=True)) as stream, served(stream) as client:
+        write(folder, tables[3:], first=3)
+        found = eventually(lambda: len(seen := answers(client, "sums", limit=50)) >= 2 and seen)
+        assert all(row["was"] is not None for row in found[0]["rows"] if row["id"] in ids(found[1])), "groups move"
+        assert {q["name"] for q in client.get("/api/queries").json()["queries"]} == {"top", "moves", "mine", "sums"}
+        last = found[0]
+    with served(opening.attached(checkpoint)) as client:
+        assert [(r["id"], r["score"]) for r in answers(client, "sums")[0]["rows"]] == [
+            (r["id"], r["score"]) for r in last["rows"]
+        ], "of the last window, though others closed in the same batch"
         about = client.get("/api/stream").json()
         assert (about["numbers"]["state"], about["numbers"]["rows"]) == ("elsewhere", None)
         assert len(answers(client)[0]["rows"]) == 3
@@ -76,6 +96,6 @@ def test_queries_on_executors_cannot_be_changed(tmp_path: Path) -> None:
     identity = {"time": "t", "id": "id", "time_unit": None, "id_type": "int64", "algorithm": "staircase"}
     schema = events(np.random.default_rng(1), 5, 0).schema
     Checkpoint(tmp_path).open({**identity, "placement": "executors"}, schema, [TOP.as_dict()])
-    with served(Control(tmp_path)) as client:
+    with served(opening.attached(tmp_path)) as client:
         for reply in (client.post("/api/queries", json=MINE), client.delete("/api/queries/top")):
             assert (reply.status_code, "started with" in reply.json()["error"]) == (409, True)

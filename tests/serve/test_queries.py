@@ -176,7 +176,7 @@ def standing(end: int, *scores: float, **more: Any) -> Standing:
 
 
 def board(k: int = 2) -> Board:
-    return Board({"name": "q", "query": {"k": k, "distinct": "best"}})
+    return Board({"name": "q", "query": {"name": "q", "k": k, "size": 1, "score": "x", "distinct": "best"}})
 
 
 def test_an_answer_is_taken_once_but_a_provisional_one_is_replaced() -> None:
@@ -237,6 +237,17 @@ def test_other_languages(client: httpx.Client, stream: Fed, media: str, text: st
     line = wrong.splitlines()[problem["line"] - 1]
     assert problem["error"].splitlines()[-1].index("^") - 4 == problem["column"] - 1
     assert problem["column"] <= len(line) + 1
+
+
+def test_the_server_knows_what_names_mean(stream: Fed) -> None:
+    text = """REGISTER STREAM :dear AS SELECT ?s FROM NAMED WINDOW :W ON :S [RANGE 10s STEP 10s]
+              WHERE { WINDOW :W { ?s :cost ?p } } ORDER BY DESC(?p) LIMIT 1"""
+    with served(stream, mapping=sb.Mapping(columns={":cost": "price"})) as client:
+        assert (
+            client.post("/api/queries", content=text, headers={"content-type": "application/sparql-query"}).status_code
+            == 201
+        )
+        assert client.get("/api/queries").json()["queries"][-1]["query"]["score"] == "price"
 
 
 LIKED = {

@@ -55,6 +55,7 @@ def serve(
     """
     check_engine(engine, checkpoint=checkpoint, master=master)
     http, console = _server(), Console(stderr=True)
+    http.check(host, port)
     from skyband.serve import opening
     from skyband.serve.texts import Limits
 
@@ -85,6 +86,7 @@ def serve(
 def serve_demo(engine: str, seed: int, port: int) -> None:
     """Show the demo in a browser, until someone stops it."""
     http, console = _server(), Console(stderr=True)
+    http.check("127.0.0.1", port)
     from skyband.serve.demo import market
 
     with market(engine, seed, console) as stream:

@@ -77,14 +77,13 @@ class Server:
         self.token = self.token or os.environ.get(TOKEN, "")
         self.made_token = not self.token
         self.token = self.token or secrets.token_urlsafe(32)
-        if len(self.token) < SHORTEST_TOKEN or not (self.token.isascii() and self.token.isprintable()):
-            msg = f"the token must have at least {SHORTEST_TOKEN} characters of ASCII; leave it out for a random one"
-            raise InputError(msg)
+        _check_token(self.token)
         self.socket = _listen(self.host, self.port, self.feed.patience)
         self.port = self.socket.getsockname()[1]
         app = make_app(
-            self.stream, token=self.token, hosts={*LOOPBACK, *self.allow_hosts}, limits=self.limits, feed=self.feed
-        )
+            self.stream, token=self.token, hosts={*LOOPBACK, *self.allow_hosts}, limits=self.limits, feed=self.feed,
+            mapping=self.mapping,
+        )  # fmt: skip
         self._uvicorn = _Uvicorn(
             uvicorn.Config(
                 app,
@@ -141,6 +140,18 @@ class Server:
             await self._uvicorn.serve(sockets=[self.socket])
         finally:
             self.socket.close()
+
+
+def check(host: str, port: int) -> None:
+    """Refuse a token and a place that cannot be served at, before what is served takes its time to start."""
+    _check_token(os.environ.get(TOKEN) or secrets.token_urlsafe(32))
+    _listen(host, port, patience=1.0).close()
+
+
+def _check_token(token: str) -> None:
+    if len(token) < SHORTEST_TOKEN or not (token.isascii() and token.isprintable()):
+        msg = f"the token must have at least {SHORTEST_TOKEN} characters of ASCII; leave it out for a random one"
+        raise InputError(msg)
 
 
 def run(server: Server, console: Console, *, show: bool = False) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from skyband.answer import Moment, Row
 from skyband.changes import difference
+from skyband.query import Query
 from skyband.serve.feed import Feed
 from skyband.serve.streams import Look, Numbers, Standing
 
@@ -37,6 +38,12 @@ class Board:
     last: Standing | None = None
     ranked: Sequence[Row] = ()
     """The rows of the answer before: what moves are measured against."""
+    by_id: bool = field(init=False)
+    """Whether ids are ranked, each once, and not events."""
+
+    def __post_init__(self) -> None:
+        query = Query.from_dict(self.entry["query"])
+        self.by_id = query.distinct is not None or query.sides is not None
 
     def take(self, standing: Standing) -> dict[str, Any] | None:
         """Remember an answer; return it for JSON, or None where it is no news."""
@@ -58,7 +65,7 @@ class Board:
 
     def _shown(self, standing: Standing) -> dict[str, Any]:
         query = self.entry["query"]
-        changes = difference(self.ranked, standing.rows, by_id="distinct" in query or "join" in query)
+        changes = difference(self.ranked, standing.rows, by_id=self.by_id)
         was = {(change.row.partition, change.row.rank): change.previous_rank for change in changes if change.rank}
         full = len(standing.rows) >= query["k"] and "partition_by" not in query
         return {

@@ -356,8 +356,7 @@ class _Live:
                 if answer.refreshes is not None:
                     spent = {name: getattr(answer, name) for name in ("refreshes", "failures", "stale", "unknown")}
                     self.windows[answer.query] |= spent
-        if found:
-            self.latest = _merged([part.table(quality=True) for part in found], self.latest)
+            self.latest = _merged([part.table(quality=True)], self.latest)
 
     def _show(
         self, batch_id: int, reading: Reading, before: Any, answers: Sequence[Answers], size: int, seconds: float
