@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from skyband.errors import InputError, QueryError
-from skyband.policies import Policy, find_policy
+from skyband.policies import GAINING, Policy, find_policy
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,8 @@ class Join:
     seed
         For policies that draw.
     carry
-        With ``"AT-GAIN"``: how many unspent refreshes may be kept for a later answer, where they will gain more.
+        With ``"AT-GAIN"``, whatever its aim: how many unspent refreshes may be kept for a later answer, where they
+        will gain more.
 
     Examples
     --------
@@ -133,8 +134,10 @@ def _number_problems(join: Join) -> list[str]:
     for name in ("n", "seed", "carry"):
         if not _whole(getattr(join, name)):
             problems.append(f"the join's {name} is {getattr(join, name)!r}; give a whole number, 0 or more")
-    if join.carry and join.policy != "AT-GAIN":
-        problems.append(f"the join's carry is {join.carry!r}, which only the policy 'AT-GAIN' knows; leave one out")
+    if join.carry and join.policy not in GAINING:
+        problems.append(
+            f"the join's carry is {join.carry!r}, which only the policies {', '.join(GAINING)} know; leave one out"
+        )
     if not _number(join.discover) or not 0 <= join.discover <= 1:
         problems.append(f"the join's discover is {join.discover!r}; it is a share of the budget: give 0 to 1")
     if not _number(join.distance) or join.distance < 0:

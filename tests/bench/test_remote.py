@@ -212,6 +212,21 @@ def test_ours_is_judged_against_the_best_other() -> None:
     targets = acquatop_claims.judge(rows)
     assert [target.cells[1:] for target in targets[:1]] == [("-1.00", "≥ 0.00", "not met")]
     assert "B = 3: AT-BSM" in targets[0].text
+    assert targets[-1].cells == (targets[-1].text, "1.00", "≤ 0.00", "not met")  # AT-BSM is better in both
+
+
+def test_where_an_aim_is_ahead_level_and_behind_is_counted() -> None:
+    rows = [quality("AT-TSM", 100.0, k=k) for k in (5, 7, 9)]
+    rows += [quality("AT-GAIN.set", 99.0 + k, k=5 + 2 * k) for k in range(3)]
+    rows += [quality("AT-GAIN.set", 101.0, k=5, experiment="1 strict")]
+    _, lines = acquatop_claims.standing(rows)
+    assert list(lines)[-2:] == [
+        ("precision", "AT-GAIN.set", "yes", "1", "1", "1", "K = 5, B = 3, CH = 20: -1.00"),
+        ("precision", "AT-GAIN.set", "no", "1", "0", "0", ""),
+    ]
+    assert [target.cells[1] for target in acquatop_claims.judge(rows) if "precision of AT-GAIN.set" in target.text] == [
+        "-1.00", "-1.00",
+    ]  # fmt: skip
 
 
 def test_the_median_of_the_draws_counts() -> None:

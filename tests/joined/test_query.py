@@ -105,7 +105,7 @@ def test_what_cannot_be_joined_is_refused_when_the_query_is_made(given: dict[str
         ({"policy": "AT-BEST"}, "there is no refresh policy 'AT-BEST'; choose one of WST"),
         ({"budget": -1}, "budget is -1; give how many ids may be refreshed per answer, 0 or more"),
         ({"budget": 1.5}, "budget is 1.5; give how many"),
-        ({"carry": 3, "policy": "AT-LRU"}, "carry is 3, which only the policy 'AT-GAIN' knows; leave one out"),
+        ({"carry": 3, "policy": "AT-LRU"}, "carry is 3, which only the policies AT-GAIN, AT-GAIN.order, "),
         ({"n": -1}, "n is -1; give a whole number, 0 or more"),
         ({"discover": 2}, "discover is 2; it is a share of the budget: give 0 to 1"),
         ({"distance": -1.0}, "distance is -1.0; give a number, 0 or more"),

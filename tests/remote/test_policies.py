@@ -44,7 +44,7 @@ def picks(name: str, candidates: Candidates, budget: int | None, seed: int = 0) 
 def test_the_registry_has_the_names_of_the_papers() -> None:
     assert NAMES == [
         "WST", "WSJ-RND", "WSJ-LRU", "WSJ-WBM", "Filter Update", "WSJ-RND.F", "WSJ-LRU.F", "WSJ-WBM.F",
-        "AT-TSM", "AT-BSM", "AT-ASM", "AT-LRU", "AT-WBM", "AT-GAIN",
+        "AT-TSM", "AT-BSM", "AT-ASM", "AT-LRU", "AT-WBM", "AT-GAIN", "AT-GAIN.order", "AT-GAIN.set",
     ]  # fmt: skip
     with pytest.raises(InputError, match="there is no refresh policy 'LRU'; choose one of WST, WSJ-RND"):
         find_policy("LRU")

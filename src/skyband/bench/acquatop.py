@@ -22,7 +22,7 @@ from skyband.bench.workloads import SEED
 from skyband.durations import SECOND
 from skyband.metrics import cumulative, ndcg, ndcg_compat, precision
 from skyband.order import FloatArray
-from skyband.policies import POLICIES
+from skyband.policies import GAINING, POLICIES
 from skyband.services import Gateway
 from skyband.services.base import Id
 
@@ -168,12 +168,12 @@ class Setting:
         return self._worlds[ch, draw]
 
     def measure(self, policy: str, point: Point, draw: int, *, carry: bool = True) -> FloatArray:
-        """Return the metrics of each window; AT-GAIN may carry one budget over, unless that is forbidden."""
+        """Return the metrics of each window; ours may carry one budget over, unless that is forbidden."""
         budget = None if policy == "AT-ASM" else point.budget
         if policy == "AT-TSM" and "authors-tsm" in self.scale.variants:
             budget = point.budget - 1
         n = 0 if POLICIES[policy].whole_window else point.n  # it has no list
-        kept = point.budget if policy == "AT-GAIN" and carry else 0
+        kept = point.budget if policy in GAINING and carry else 0
         key = (policy, point.ch, draw, point.k, n, budget if policy != "WST" else 0, kept)
         if key not in self._known:
             self._known[key] = self.world(point.ch, draw).measure(policy, point.k, n, budget, kept)
@@ -212,11 +212,12 @@ def _rows(experiment: str, setting: Setting) -> Iterator[Quality]:
 
 
 def strict(setting: Setting) -> Iterator[Quality]:
-    """AT-GAIN without savings: the budget binds every evaluation."""
+    """Our policies without savings: the budget binds every evaluation."""
     for experiment in ("1", "2", "3", "4"):
         for point, draw in _cells(setting, experiment):
-            found = setting.measure("AT-GAIN", point, draw, carry=False)
-            yield _row(f"{experiment} strict", point, draw, "AT-GAIN", found)
+            for policy in GAINING:
+                found = setting.measure(policy, point, draw, carry=False)
+                yield _row(f"{experiment} strict", point, draw, policy, found)
 
 
 def _curve(metric: FloatArray) -> str:

@@ -15,7 +15,9 @@ STYLES = {
     "AT-TSM": ("#d1603d", ">"), "AT-BSM": ("#8a63d2", "s"), "AT-ASM": ("#7d8590", "*"), "AT-LRU": ("#a8c256", "<"),
     "AT-WBM": ("#5fb3ce", "D"), "Filter Update": ("#d1603d", ">"), "WSJ-RND.F": ("#e0a458", "P"),
     "WSJ-LRU.F": ("#8a63d2", "s"), "WSJ-WBM.F": ("#c2559d", "D"), GAIN: (OURS, "o"),
+    "AT-GAIN.order": (OURS, "2"), "AT-GAIN.set": (OURS, "1"),
 }  # fmt: skip
+DASHES = {"WST": ":", "AT-ASM": ":", "AT-GAIN.order": "--", "AT-GAIN.set": "-."}
 
 
 def each(values: Iterable[Any]) -> list[Any]:
@@ -31,7 +33,7 @@ def line(axes: Any, policy: str, x: Sequence[float], y: Sequence[float], low: An
     axes.errorbar(
         x, y, bars, color=colour, marker=marker, label=policy, linewidth=2.2 if ours else 1.2,
         markersize=6 if ours else 4, elinewidth=0.8, zorder=3 if ours else 2,
-        linestyle=":" if policy in ("WST", "AT-ASM") else "-",
+        linestyle=DASHES.get(policy, "-"),
     )  # fmt: skip
 
 

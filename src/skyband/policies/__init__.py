@@ -17,7 +17,7 @@ from skyband.policies.wbm import WBM
 from skyband.policies.wsj import WSJ
 from skyband.policies.wst import WST
 
-__all__ = ["POLICIES", "Candidates", "Policy", "find_policy"]
+__all__ = ["GAINING", "POLICIES", "Candidates", "Policy", "find_policy"]
 
 POLICIES: dict[str, Policy] = {
     policy.name: policy
@@ -36,8 +36,12 @@ POLICIES: dict[str, Policy] = {
         Policy("AT-LRU", AT(), LRU()),
         Policy("AT-WBM", AT(), WBM()),
         Policy("AT-GAIN", WSJ(), Gain()),
+        Policy("AT-GAIN.order", WSJ(), Gain(members=1.0)),
+        Policy("AT-GAIN.set", WSJ(), Gain(members=1_000.0)),  # the order only where the set gains nothing
     )
 }
+GAINING = tuple(name for name, policy in POLICIES.items() if isinstance(policy.ranker, Gain))
+"""Policies that say what a refresh gains, so that some can be kept for later."""
 
 
 def find_policy(name: str) -> Policy:

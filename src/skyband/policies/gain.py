@@ -7,13 +7,19 @@ value probably lasts.
 
 Two things are counted. *Order*: a rank is worth half of the one above it, as in nDCG; an object shown at another rank
 than its own is worth the difference less. *Set*: an object that leaves makes room for the next one, and one that
-enters pushes the last one out; what that is worth depends on how likely each of them belongs there. For a filter, only
-the side of the threshold counts.
+enters pushes the last one out; what that is worth depends on how likely each of them belongs there. Where budget is
+scarce one refresh serves the one or the other, so a weight says how much of each is wanted. For a filter, only the
+side of the threshold counts.
 
 Notes
 -----
-Not from a paper. All ranks are expected ones: everybody else's score is as uncertain as its own age and rate say. Each
-refresh is judged as if it were the only one. Cost: sorting 17 numbers per object.
+Not from a paper. With ``P(changed) = 1 - exp(-age / interval)``, and values that are kept from answer to answer with
+``q = exp(-slide / interval)``, the gain of a refresh is ``P(changed) * (order * O + members / k * S) * (1 + q + q² +
+...)``, a term for each answer that holds the object. With `r` better ones expected, a rank is worth ``w = 2^-r``;
+``O = E|w(new) - w(known)|``; ``S`` is how much likelier it is, by E over new values, that whoever is shown after the
+refresh belongs to the best k than whoever was shown before. All ranks are expected ones: everybody else's score is as
+uncertain as its own age and rate say. Each refresh is judged as if it were the only one. Cost: sorting 17 numbers per
+object.
 """
 
 from __future__ import annotations
@@ -23,14 +29,23 @@ import numpy as np
 from skyband.order import FloatArray, IntArray
 from skyband.policies.base import Candidates, Random
 
-SET = 5.0
-"""What the whole set is worth, where the first rank is worth 1: more of it serves precision, less serves nDCG."""
 _STEEP = 1.702  # the logistic curve that is nearest to the normal distribution
 _BLUR = 0.05  # of a border, in ranks squared, where every score is known
 
 
 class Gain:
-    """Ranks by the expected gain."""
+    """Ranks by the expected gain.
+
+    Parameters
+    ----------
+    order
+        What the first rank is worth.
+    members
+        What the whole set is worth: more of it serves precision, less serves nDCG.
+    """
+
+    def __init__(self, order: float = 1.0, members: float = 5.0) -> None:
+        self.order, self.members = order, members
 
     def rank(self, candidates: Candidates, budget: int, random: Random) -> IntArray:  # noqa: ARG002
         """Return the rows, the largest gain first."""
@@ -42,7 +57,8 @@ class Gain:
             return np.empty(0)
         stale = 1.0 - _lasting(candidates, np.maximum(candidates.now - candidates.refreshed.astype(np.float64), 0.0))
         if candidates.threshold is None:
-            once = _Ranking(candidates, stale).gain()
+            ranking = _Ranking(candidates, stale)
+            once = self.order * ranking.order() + self.members / candidates.k * ranking.members()
         else:
             above = candidates.outlook > candidates.threshold
             once = np.where(candidates.value > candidates.threshold, ~above.T, above.T).mean(axis=0)
@@ -98,16 +114,14 @@ class _Ranking:
             beside = np.cumsum(weight[:, ::-1], axis=1)[:, ::-1] - weight / 2  # it is sorted
         return np.column_stack([over_known.sum(axis=1), beside])
 
-    def gain(self) -> FloatArray:
-        """Return what a refresh improves in the next answer, if the value has changed."""
-        return self._order() + SET / self.k * self._set()
-
-    def _order(self) -> FloatArray:
+    def order(self) -> FloatArray:
+        """Return how far the worth of each rank is off in the next answer, if the value has changed."""
         worth = np.exp(-np.log(2.0) * self.sure - 0.5 * self.unsure)  # half for each that is better; half of those
         difference: FloatArray = np.abs(worth[:, 1:] - worth[:, :1]).mean(axis=1)
         return difference
 
-    def _set(self) -> FloatArray:
+    def members(self) -> FloatArray:
+        """Return how many more of the next answer belong there after a refresh, if the value has changed."""
         spread = self.unsure * (1.0 - np.minimum(self.unsure / max(self.stale.sum(), 1e-9), 1.0))
         border = (self.k - 0.5 - self.sure - self.unsure) / np.sqrt(np.maximum(spread, 0.0) + _BLUR)
         belongs = 1.0 / (1.0 + np.exp(np.clip(-_STEEP * border, -50.0, 50.0)))
