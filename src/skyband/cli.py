@@ -23,7 +23,7 @@ import skyband as sb
 from skyband.errors import InputError, SkybandError
 from skyband.files.job import Job, execute
 from skyband.files.queries import QueryFile, load
-from skyband.files.rdf import as_columns, rdf_files
+from skyband.files.rdf import as_columns, pattern_of, rdf_files
 from skyband.monitor import Monitor
 from skyband.rows import Source
 from skyband.serve.command import PORT, Port, serve, serve_demo
@@ -196,17 +196,8 @@ def _from_rdf(
     files = rdf_files(inputs)
     if not files:
         return inputs, time
-    if not file.paths:
-        msg = f"{files[0]} is RDF, which is read by the window pattern of queries in RSP-QL; write them into a .rq file"
-        raise InputError(msg)
-    if checkpoint is not None:
-        msg = "RDF is read anew in every run; leave --checkpoint out, or put the events into Parquet files first"
-        raise InputError(msg)
-    from skyband.languages.rdf import Pattern
-
-    time = time or "time"
-    pattern = Pattern(file.paths, str(file.id or file.subject), time)
-    return as_columns(files, pattern, Path(stack.enter_context(TemporaryDirectory(prefix="skyband-")))), time
+    pattern = pattern_of(files, file, time, checkpoint)
+    return as_columns(files, pattern, Path(stack.enter_context(TemporaryDirectory(prefix="skyband-")))), pattern.time
 
 
 @app.command()

@@ -31,7 +31,7 @@ def follow(folder: Path, stream: Stream, stopping: Event) -> Iterator[pa.RecordB
     """
     seen: set[Path] = set()
     while not stopping.is_set():
-        fresh = sorted((file for file in walk(folder) if file not in seen and file.stat().st_size), key=_age)
+        fresh = sorted((file for file in walk(folder) if file not in seen and file.stat().st_size), key=age)
         for file in fresh:
             seen.add(file)
             for batch in replace(stream, files=(file,)):
@@ -42,5 +42,6 @@ def follow(folder: Path, stream: Stream, stopping: Event) -> Iterator[pa.RecordB
             stopping.wait(PAUSE)
 
 
-def _age(file: Path) -> tuple[int, str]:
+def age(file: Path) -> tuple[int, str]:
+    """Return what files are taken in the order of: when they were last written, then their names."""
     return file.stat().st_mtime_ns, file.name

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from skyband.errors import InputError
 
 if TYPE_CHECKING:
+    from skyband.files.queries import QueryFile
     from skyband.languages.rdf import Pattern
 
 READERS = {".nq": "from_quads", ".nquads": "from_quads", ".jsonld": "from_json"}
@@ -44,9 +45,22 @@ def rdf_files(inputs: Sequence[Path]) -> list[Path]:
     """Return the RDF files among inputs, those of folders in order of their names; none where there are others too."""
     found = []
     for path in inputs:
-        inside = path.is_dir()
-        found += sorted(one for one in path.rglob("*") if is_rdf(one) and one.is_file()) if inside else [path]
+        inside = [one for one in path.rglob("*") if is_rdf(one) and one.is_file()] if path.is_dir() else [path]
+        found += sorted(one for one in inside if one is path or not one.name.startswith((".", "_")))
     return found if any(map(is_rdf, found)) else []
+
+
+def pattern_of(files: Sequence[Path], queries: QueryFile, time: str | None, checkpoint: Path | None) -> Pattern:
+    """Return how queries read RDF files; refuse queries that have no pattern, and what needs the files again."""
+    if not queries.paths:
+        msg = f"{files[0]} is RDF, which is read by the window pattern of queries in RSP-QL; write them into a .rq file"
+        raise InputError(msg)
+    if checkpoint is not None:
+        msg = "RDF is read anew in every run; leave --checkpoint out, or put the events into Parquet files first"
+        raise InputError(msg)
+    from skyband.languages.rdf import Pattern
+
+    return Pattern(queries.paths, str(queries.id or queries.subject), time or queries.time or "time")
 
 
 def as_columns(files: Sequence[Path], pattern: Pattern, folder: Path) -> list[Path]:
@@ -57,21 +71,41 @@ def as_columns(files: Sequence[Path], pattern: Pattern, folder: Path) -> list[Pa
     InputError
         For what cannot be read, with its file and line.
     """
-    written: list[Path] = []
-    schema: pa.Schema | None = None
-    for number, path in enumerate(files):
-        if not is_rdf(path):
-            msg = f"{path} is no RDF, and {next(filter(is_rdf, files))} is; give files of one kind"
-            raise InputError(msg)
-        rows = _rows(path, pattern)
+    if other := next((path for path in files if not is_rdf(path)), None):
+        msg = f"{other} is no RDF, and {next(filter(is_rdf, files))} is; give files of one kind"
+        raise InputError(msg)
+    making = Columns(pattern, folder)
+    return [making.convert(path) for path in files]
+
+
+class Columns:
+    """Makes Parquet files of RDF files; the first decides what columns hold.
+
+    Parameters
+    ----------
+    pattern
+        What to make columns of.
+    folder
+        Where the files go; each appears as a whole.
+    """
+
+    def __init__(self, pattern: Pattern, folder: Path) -> None:
+        self.pattern, self.folder = pattern, folder
+        self.schema: pa.Schema | None = None
+        self.count = 0
+
+    def convert(self, path: Path) -> Path:
+        """Make a Parquet file of an RDF file; InputError, and no file, where that cannot be read."""
+        rows = _rows(path, self.pattern)
         part = list(islice(rows, ROWS))
-        schema = schema or _schema(part, pattern)
-        written.append(folder / f"{number:06d}.parquet")
-        with pq.ParquetWriter(written[-1], schema) as writer:
+        self.schema = self.schema or _schema(part, self.pattern)
+        made = self.folder / f"{self.count:06d}.parquet"
+        with pq.ParquetWriter(draft := made.with_name(f".{made.name}"), self.schema) as writer:
             while part:
-                writer.write_table(_table(part, schema, path))
+                writer.write_table(_table(part, self.schema, path))
                 part = list(islice(rows, ROWS))
-    return written
+        self.count += 1
+        return draft.rename(made)
 
 
 def _rows(path: Path, pattern: Pattern) -> Iterator[dict[str, Any]]:

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from skyband.errors import InputError
 from skyband.files.queries import QueryFile, load
+from skyband.files.rdf import pattern_of, rdf_files
 from skyband.languages import load_mapping
 from skyband.rows import Source
 from skyband.terminal.options import DEFAULT_ALGORITHM, ENGINES, EngineName, MappingFile, check_engine, needed, unit
@@ -63,6 +64,9 @@ def serve(
         if folder is not None:
             of_text = queries is not None and queries.suffix.lower() != ".toml"
             file = QueryFile(()) if queries is None else load(queries, mapping if of_text else None)
+            if files := rdf_files([folder]):
+                pattern = pattern_of(files, file, time, checkpoint)
+                folder, time = stack.enter_context(opening.from_rdf(folder, pattern)), pattern.time
             columns = needed("time", time or file.time), needed("id", id or file.id or file.subject)
             delay = watermark or file.watermark or opening.WATERMARK
             source = Source(*columns, unit(time_unit or file.time_unit))

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from skyband.durations import microseconds
 from skyband.errors import InputError
-from skyband.files.follow import follow
+from skyband.files.follow import PAUSE, age, follow
 from skyband.files.job import Job
+from skyband.files.rdf import Columns, rdf_files
 from skyband.files.stream import Stream, read
 from skyband.files.writers import STDOUT
 from skyband.query import Query
@@ -26,6 +30,10 @@ from skyband.serve.streams import Served
 from skyband.spark.control import Control
 from skyband.terminal.progress import compiling, starting_spark
 
+if TYPE_CHECKING:
+    from skyband.languages.rdf import Pattern
+
+logger = logging.getLogger(__name__)
 WATERMARK = "10 seconds"
 
 
@@ -59,6 +67,36 @@ class Input:
 def attached(checkpoint: Path) -> Served:
     """Return a stream that runs elsewhere."""
     return SparkStream(Control(checkpoint))
+
+
+@contextmanager
+def from_rdf(folder: Path, pattern: Pattern) -> Iterator[Path]:
+    """Give a folder in which the events of RDF files appear as columns, as long as the block lasts.
+
+    A file that comes later and cannot be read is left out, and the log says so.
+    """
+    stopping, seen = threading.Event(), rdf_files([folder])
+    with TemporaryDirectory(prefix="skyband-") as made:
+        making = Columns(pattern, Path(made))
+        for file in seen:
+            making.convert(file)
+        thread = threading.Thread(target=_follow_rdf, args=(folder, making, set(seen), stopping), daemon=True)
+        thread.start()
+        try:
+            yield making.folder
+        finally:
+            stopping.set()
+            thread.join()
+
+
+def _follow_rdf(folder: Path, making: Columns, seen: set[Path], stopping: threading.Event) -> None:
+    while not stopping.wait(PAUSE):
+        for file in sorted({*rdf_files([folder])} - seen, key=age):
+            seen.add(file)
+            try:
+                making.convert(file)
+            except InputError:
+                logger.exception("a file is left out")
 
 
 @contextmanager
