@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from typing import Any
@@ -7,6 +8,9 @@ from typing import Any
 import pytest
 
 from tests.spark.kafka import connector_jars
+
+# JVMs of tests live too short for the second compiler, which would take nearly half of their time.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 def pytest_report_header() -> str:

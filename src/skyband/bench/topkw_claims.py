@@ -334,14 +334,15 @@ def _parameters(seen: Seen) -> Iterable[Finding]:
 
 def _tuning(seen: Seen) -> Iterable[Finding]:
     first, *_, last = seen.values("b")
-    usual = "2000" if "2000" in seen.values("b") else last
+    n = seen.some("b", value=first)[0].window
+    usual = min(seen.values("b"), key=lambda b: abs(20 * int(b) - n))  # the paper's 2,000 is a twentieth of its n
     to, beyond = (
         [seen.cost("b", name, low) / seen.cost("b", name, high) for name in ("sasf", "rarf", "sapf", "rapf")]
         for low, high in ((first, usual), (usual, last))
     )
     yield Finding(
         "11 d",
-        "A longer buffer is faster; beyond 2,000 little is gained.",
+        "A longer buffer is faster; beyond 2,000, n / 20, little is gained.",
         f"From {first} to {usual}: {_span(to)} times faster; from {usual} to {last}: {_span(beyond)}.",
         min(to) > 1 and median(beyond) < median(to),
         "With a buffer four times as long a quarter of the events gets to the band; the filter grows with it.",
