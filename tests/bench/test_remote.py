@@ -221,7 +221,7 @@ def test_where_an_aim_is_ahead_level_and_behind_is_counted() -> None:
     rows += [quality("AT-GAIN.set", 101.0, k=5, experiment="1 strict")]
     _, lines = acquatop_claims.standing(rows)
     assert list(lines)[-2:] == [
-        ("precision", "AT-GAIN.set", "yes", "1", "1", "1", "K = 5, B = 3, CH = 20: -1.00"),
+        ("precision", "AT-GAIN.set", "yes", "1", "1", "1", "K = 5, B = 3, CH = 20: -1.000"),
         ("precision", "AT-GAIN.set", "no", "1", "0", "0", ""),
     ]
     assert [target.cells[1] for target in acquatop_claims.judge(rows) if "precision of AT-GAIN.set" in target.text] == [

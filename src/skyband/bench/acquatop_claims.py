@@ -114,7 +114,7 @@ def standing(rows: Sequence[Quality]) -> Table:
             for savings, some in (("yes", rows), ("no", [*published, *strict])):
                 found = leads(some, title, policy)
                 ahead = [lead for lead, _ in found.values()]
-                behind = [f"K = {key[2]}, B = {key[4]}, CH = {key[1]}: {lead:.2f}"
+                behind = [f"K = {key[2]}, B = {key[4]}, CH = {key[1]}: {lead:.3f}"
                           for key, (lead, _) in found.items() if lead < -LEVEL]  # fmt: skip
                 counts = (sum(lead > LEVEL for lead in ahead), sum(abs(lead) <= LEVEL for lead in ahead), len(behind))
                 if found:
