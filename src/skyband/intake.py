@@ -195,3 +195,19 @@ def _both(a: BoolArray | None, b: BoolArray | None) -> BoolArray | None:
     if a is None or b is None:
         return a if b is None else b
     return a & b
+
+
+def outcome(seen: Sequence[Seen], rows: int) -> tuple[IntArray, int, IntArray]:
+    """Return the rows late for every group they concern, how many were late for some, and the rejected rows."""
+    rejected = np.unique(np.concatenate([s.rejected for s in seen])) if seen else np.empty(0, np.int64)
+    touched = [s for s in seen if len(s.late) or len(s.partly)]
+    if not touched:
+        return np.empty(0, np.int64), 0, rejected
+    concerned, missed, some = (np.zeros(rows, np.int64) for _ in range(3))
+    for s in seen:
+        concerned += 1 if s.passed is None else s.passed
+        missed[s.late] += 1
+        some[s.late] += 1
+        some[s.partly] += 1
+    late = (missed > 0) & (missed == concerned)
+    return np.flatnonzero(late), int(np.count_nonzero((some > 0) & ~late)), rejected

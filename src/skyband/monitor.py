@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time as clock
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -13,16 +12,16 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from skyband import algorithms, snapshot
+from skyband import snapshot
 from skyband.answer import Answers, Block
-from skyband.errors import InputError, QueryError, SnapshotError, TooManyWindows
+from skyband.errors import InputError, SnapshotError, TooManyWindows
 from skyband.explain import explain
 from skyband.group import Group
-from skyband.intake import Ranking, Seen
+from skyband.intake import Seen, outcome
 from skyband.joins import Joins
-from skyband.order import IntArray
 from skyband.query import Query
 from skyband.reduced_query import Reduced, ReducedQuery
+from skyband.roster import Roster
 from skyband.rows import Rows, Source, TimeUnit, as_batches, microseconds_of, settle_nulls
 from skyband.skyline import LookBack
 from skyband.stats import Stats
@@ -77,19 +76,15 @@ class Monitor:
         on_rejected: Sink | None = None,
         services: Mapping[str, Any] | None = None,
     ) -> None:
-        self.algorithm = algorithms.find(algorithm)
         self.source = Source(time, id, time_unit)
         self.on_late, self.on_rejected = on_late, on_rejected
-        self.groups: list[Group] = []
-        self.joins = Joins(services, self.source)
-        self.order: list[str] = []
-        self.schema: pa.Schema | None = None
+        self.roster = Roster(algorithm, self.source, services)
         self._types: dict[str, pa.DataType] = {}  # of the columns that have held anything
         self.watermark: int | None = None
         self.newest = NEVER
         self._stats = Stats()
         if queries:
-            self._register(list(queries))
+            self.roster.add(queries, None, NEVER)
 
     # Events in, answers out.
 
@@ -205,15 +200,7 @@ class Monitor:
         self.source.check(schema)
         if self.schema is not None:
             self._check_types(self.schema, schema, self._carried(joined))
-        for group in self.groups:
-            try:
-                group.intake.bind(schema, self.source.id)
-            except InputError as error:
-                raise QueryError(str(error), group.queries[0].name) from None
-            group.plain = self.source.is_plain(schema)
-        if joined:
-            self.joins.bind(schema)
-        self.schema = schema
+        self.roster.bind(schema, joined)
 
     def _check_types(self, before: pa.Schema, schema: pa.Schema, carried: set[str]) -> None:
         """Refuse a batch whose columns changed their type where kept events have the old one."""
@@ -235,7 +222,7 @@ class Monitor:
 
     def _note(self, rows: Rows, seen: Sequence[Seen]) -> None:
         """Count the batch, and hand its late and rejected rows on."""
-        late, partly, rejected = _outcome(seen, rows.batch.num_rows)
+        late, partly, rejected = outcome(seen, rows.batch.num_rows)
         if self.on_late is not None and len(late):
             self.on_late(rows.batch.take(pa.array(late)))
         if self.on_rejected is not None and len(rejected):
@@ -270,7 +257,7 @@ class Monitor:
             place = np.concatenate([np.arange(len(block.end)) for block in blocks])
             ends = np.concatenate([block.end for block in blocks])
             open_ = np.array([block.provisional for block in blocks])[number]
-            rank = {name: i for i, name in enumerate(self.order)}
+            rank = {name: i for i, name in enumerate(self.roster.order)}
             turn = np.concatenate([np.array([rank[n] for n in block.names])[block.query] for block in blocks])
             sort = np.lexsort((turn, ends, open_))
             order = (number[sort], place[sort])
@@ -290,9 +277,22 @@ class Monitor:
     @property
     def queries(self) -> list[Query]:
         """The queries, in the order in which they were registered."""
-        known = {query.name: query for group in self.groups for query in group.queries}
-        known |= {one.name: one.query for one in self.joins.queries}
-        return [known[name] for name in self.order]
+        return self.roster.queries
+
+    @property
+    def groups(self) -> list[Group]:
+        """What serves queries that rank events."""
+        return self.roster.groups
+
+    @property
+    def joins(self) -> Joins:
+        """What serves queries that join or aggregate."""
+        return self.roster.joins
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The stream's columns, as far as they are known."""
+        return self.roster.schema
 
     def register(self, *queries: Query, history: bool = False) -> list[LookBack | None]:
         """Serve more queries from the next batch on.
@@ -312,10 +312,10 @@ class Monitor:
         -------
         What each query misses of the stream's past; None: nothing.
         """
-        missed = self._register(list(queries))
+        missed = self.roster.add(queries, self.watermark, self.newest)
         for query, missing in zip(queries, missed, strict=True):
             if missing is not None and history:
-                self._schedule(query.name).past = "awaited"
+                self.roster.schedule(query.name).past = "awaited"
         return missed
 
     def look_back(self, query: Query) -> LookBack | None:
@@ -323,18 +323,12 @@ class Monitor:
 
         Count windows cannot look back: events of the past have no arrival numbers.
         """
-        if query.window.counts or query.sides is not None or self.newest == NEVER or self.watermark is None:
-            return None
-        schedule = Schedule.of(query)
-        schedule.closed_to = self.watermark
-        group = self._find_group(Ranking.of(query), query.select)
-        group = Group(Ranking.of(query), self.algorithm, query.select, self.newest) if group is None else group
-        return group.look_back(schedule, self.newest)
+        return self.roster.look_back(query, self.watermark, self.newest)
 
     def fill(self, name: str, history: Any) -> None:
         """Give a query what it misses of the past: all events of that stretch, for its group; others are left out."""
         assert self.schema is not None
-        group, schedule = self._group(name), self._schedule(name)
+        group, schedule = self.roster.group(name), self.roster.schedule(name)
         batches = [_between(batch, self.source, schedule) for batch in as_batches(history, MOST_ROWS)]
         if any(batch.num_rows for batch in batches):
             batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
@@ -346,119 +340,19 @@ class Monitor:
 
     def unregister(self, name: str) -> None:
         """Stop serving a query; what is known of the service that it joined with stays."""
-        if not self.joins.remove(name):
-            group = self._group(name)
-            group.remove(name)
-            if not group.queries:
-                self.groups.remove(group)
-        self.order.remove(name)
+        self.roster.remove(name)
 
     def change(self, query: Query) -> None:
         """Put a query in the place of the one with its name; what is kept serves it as far as it goes."""
-        paused = self._schedule(query.name).paused
-        self._check_ranking([query])
-        self._check_columns([query])
-        self.look_back(query)  # refuses windows that are too many while the present query is still there
-        place = self.order.index(query.name)
-        group = None if self.joins.find(query.name) else self._group(query.name)
-        if group is not None and query.sides is None and group is self._find_group(Ranking.of(query), query.select):
-            before = group.previous.get(query.name)
-            group.remove(query.name)
-            group.add([query], NEVER if self.watermark is None else self.watermark)
-            if before is not None and query.emits_changes:
-                group.previous[query.name] = before
-        else:
-            self.unregister(query.name)
-            self._register([query])
-            self.order.insert(place, self.order.pop())
-        self._schedule(query.name).paused = paused
+        self.roster.change(query, self.watermark, self.newest)
 
     def pause(self, name: str) -> None:
         """Stop showing a query's answers; its windows pass, and what they need is kept."""
-        self._schedule(name).paused = True
+        self.roster.schedule(name).paused = True
 
     def resume(self, name: str) -> None:
         """Show a paused query's answers again, from its next window on."""
-        self._schedule(name).paused = False
-
-    def _register(self, queries: list[Query]) -> list[LookBack | None]:
-        self._check_names(queries)
-        self._check_ranking(queries)
-        self._check_columns(queries)
-        missed = [self.look_back(query) for query in queries]
-        joined = self.joins.check(queries)
-        alike: dict[Ranking, list[Query]] = {}
-        for query in [query for query in queries if query.sides is None]:
-            alike.setdefault(Ranking.of(query), []).append(query)
-        mark = NEVER if self.watermark is None else self.watermark
-        for ranking, members in alike.items():
-            select = list(dict.fromkeys(column for query in members for column in query.select))
-            group = self._find_group(ranking, select)
-            if group is None:
-                group = Group(ranking, self.algorithm, select, self.newest)
-                if self.schema is not None:
-                    group.intake.bind(self.schema, self.source.id)
-                    group.plain = self.source.is_plain(self.schema)
-                self.groups.append(group)
-            group.add(members, mark)
-        self.joins.add(joined, mark, self.newest)
-        self.order += [query.name for query in queries]
-        for query, missing in zip(queries, missed, strict=True):
-            if missing is not None:
-                schedule = self._schedule(query.name)
-                schedule.case, schedule.past = missing.case.value, "missing"
-                schedule.missing_from, schedule.missing_to = missing.low, missing.high
-        logger.info("serving %d queries in %d groups", len(self.order), len(self.groups))
-        return missed
-
-    def _find_group(self, ranking: Ranking, select: Sequence[str]) -> Group | None:
-        """Return the group that ranks so and carries these columns, if there is one."""
-        alike = (g for g in self.groups if g.ranking == ranking)
-        return next((g for g in alike if set(select) <= set(g.intake.select)), None)
-
-    def _check_names(self, queries: Sequence[Query]) -> None:
-        if odd := [query for query in queries if not isinstance(query, Query)]:
-            msg = f"{odd[0]!r} is no Query; make one with Query(name, k=…, score=…, window=…)"
-            raise QueryError(msg)
-        names = [query.name for query in queries]
-        known = set(self.order)
-        if twice := sorted(name for name, count in Counter(names).items() if count > 1 or name in known):
-            msg = f"there is already a query named {', '.join(map(repr, twice))}; names are unique: choose another"
-            raise QueryError(msg)
-
-    def _check_ranking(self, queries: Sequence[Query]) -> None:
-        """Refuse queries that rank in a way the algorithm does not know."""
-        for query in queries:
-            if query.sides is None and query.distinct not in self.algorithm.distincts:
-                able = [a.name for a in algorithms.ALGORITHMS.values() if query.distinct in a.distincts]
-                msg = (
-                    f"algorithm {self.algorithm.name!r} ranks events, as its paper does: it has no "
-                    f"distinct={query.distinct!r}; leave that out, or take one of {', '.join(able)}"
-                )
-                raise QueryError(msg, query.name)
-
-    def _check_columns(self, queries: Sequence[Query]) -> None:
-        """Refuse queries over columns that the stream, once it is known, does not have."""
-        if self.schema is not None:
-            self.joins.check(queries)
-            for query in [query for query in queries if query.sides is None]:
-                if self._find_group(Ranking.of(query), query.select) is not None:
-                    continue
-                try:
-                    Group(Ranking.of(query), self.algorithm, query.select).intake.bind(self.schema, self.source.id)
-                except InputError as error:
-                    raise QueryError(str(error), query.name) from None
-
-    def _group(self, name: str) -> Group:
-        for group in self.groups:
-            if any(query.name == name for query in group.queries):
-                return group
-        msg = f"there is no query {name!r}; there are {', '.join(map(repr, self.order)) or 'none'}"
-        raise QueryError(msg)
-
-    def _schedule(self, name: str) -> Schedule:
-        joined = self.joins.schedule(name)
-        return joined or next(s for s in self._group(name).schedules if s.name == name)
+        self.roster.schedule(name).paused = False
 
     # Looking inside.
 
@@ -470,7 +364,7 @@ class Monitor:
 
     def explain(self) -> str:
         """Say which queries share what, the panes and the staircase, and why."""
-        return explain(self.groups, self.algorithm.name, self.joins.queries)
+        return explain(self.groups, self.roster.algorithm.name, self.joins.queries)
 
     # Snapshots.
 
@@ -478,9 +372,9 @@ class Monitor:
         """Return everything as bytes, detached from the live state; `restore` continues from them."""
         joins = self.joins.state()
         meta = {
-            "algorithm": self.algorithm.name,
+            "algorithm": self.roster.algorithm.name,
             "source": [self.source.time, self.source.id, self.source.time_unit],
-            "order": self.order,
+            "order": self.roster.order,
             "watermark": self.watermark,
             "newest": self.newest,
             "stats": asdict(self._stats),
@@ -539,10 +433,10 @@ class Monitor:
             on_rejected=on_rejected,
             services=services,
         )
-        monitor.order, monitor.watermark, monitor.newest = meta["order"], meta["watermark"], meta["newest"]
+        monitor.roster.order, monitor.watermark, monitor.newest = meta["order"], meta["watermark"], meta["newest"]
         monitor._stats = Stats(**{key: value for key, value in meta["stats"].items() if key != "groups"})
         split = len(groups) - meta["joins"]
-        monitor.groups = [Group.load(state, monitor.algorithm) for state in groups[:split]]
+        monitor.roster.groups = [Group.load(state, monitor.roster.algorithm) for state in groups[:split]]
         monitor.joins.load(groups[split:])
         if "schema" in tables:
             monitor._bind(tables["schema"].schema, joined=False)
@@ -565,19 +459,3 @@ def _naming(group: Group | ReducedQuery, do: Callable[[T], R], what: T) -> R:
         queries = [group.query] if isinstance(group, ReducedQuery) else group.queries
         error.query = min(queries, key=lambda query: query.window.slide).name
         raise
-
-
-def _outcome(seen: Sequence[Seen], rows: int) -> tuple[IntArray, int, IntArray]:
-    """Return the rows late for every group they concern, how many were late for some, and the rejected rows."""
-    rejected = np.unique(np.concatenate([s.rejected for s in seen])) if seen else np.empty(0, np.int64)
-    touched = [s for s in seen if len(s.late) or len(s.partly)]
-    if not touched:
-        return np.empty(0, np.int64), 0, rejected
-    concerned, missed, some = (np.zeros(rows, np.int64) for _ in range(3))
-    for s in seen:
-        concerned += 1 if s.passed is None else s.passed
-        missed[s.late] += 1
-        some[s.late] += 1
-        some[s.partly] += 1
-    late = (missed > 0) & (missed == concerned)
-    return np.flatnonzero(late), int(np.count_nonzero((some > 0) & ~late)), rejected

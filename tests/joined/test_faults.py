@@ -128,7 +128,6 @@ def test_a_busy_service_is_left_alone() -> None:
 def test_memory_threads_and_snapshots_stay_flat() -> None:
     """A service that hangs, over many windows of ever new ids, with a bounded copy."""
     with Loopback(FAULTS["slower than the window"]) as server:
-        before = threading.active_count()
         live = Live(server.url, replace(LIMITS, timeout=0.02, deadline=0.03, rest=0.05), capacity=50)
         sizes = []
         for second in range(60):
@@ -137,7 +136,6 @@ def test_memory_threads_and_snapshots_stay_flat() -> None:
             assert len(live.remote.replica) <= 50
         ours = [thread for thread in threading.enumerate() if thread.name == "skyband-gateway"]
         assert len(ours) <= LIMITS.parallel
-        assert threading.active_count() - before < 50  # and those of the server, one a connection
         assert max(sizes[30:]) < 1.1 * max(sizes[10:30])
         kept = [group.kept for group in live.monitor.stats().groups]
         assert max(kept) <= 30 * 6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skyband import snapshot
@@ -144,6 +144,7 @@ steps = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(steps, st.sampled_from([None, 1, 5, 20]))
 def test_it_agrees_with_a_dict_and_keeps_its_bound(
     given_steps: list[tuple[list[int], float, int, bool]], capacity: int | None

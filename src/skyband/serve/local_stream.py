@@ -123,7 +123,7 @@ class LocalStream:
     # Queries that come and go.
 
     def _check(self, queries: Sequence[Query]) -> None:
-        known = {*self.monitor.order, *self._aside}
+        known = {*self.monitor.roster.order, *self._aside}
         for query in queries:
             if query.name in known:
                 msg = f"there is already a query named {query.name!r}; names are unique: choose another"
