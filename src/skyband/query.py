@@ -246,6 +246,11 @@ class Query:
         """Whether answers say what changed, or a part of it."""
         return self.emit in ("changes", "entered", "left")
 
+    @property
+    def ranks_ids(self) -> bool:
+        """Whether ids are ranked, each once, and not events."""
+        return self.distinct is not None or self.sides is not None
+
     @cached_property
     def sides(self) -> Sides | None:
         """The stream's side and the remote one, of a query that joins or aggregates; None where events are ranked."""

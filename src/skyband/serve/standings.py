@@ -39,11 +39,9 @@ class Board:
     ranked: Sequence[Row] = ()
     """The rows of the answer before: what moves are measured against."""
     by_id: bool = field(init=False)
-    """Whether ids are ranked, each once, and not events."""
 
     def __post_init__(self) -> None:
-        query = Query.from_dict(self.entry["query"])
-        self.by_id = query.distinct is not None or query.sides is not None
+        self.by_id = Query.from_dict(self.entry["query"]).ranks_ids
 
     def take(self, standing: Standing) -> dict[str, Any] | None:
         """Remember an answer; return it for JSON, or None where it is no news."""

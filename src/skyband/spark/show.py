@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from skyband.answer import Row
 from skyband.changes import difference
 from skyband.errors import QueryError
+from skyband.query import Query
 
 if TYPE_CHECKING:
     from skyband.spark.control import Control
@@ -59,8 +60,7 @@ class Board:
             rows = listed.get(name, []) if entry.get("latest", {}).get("rows") else []
             until, before = self._before.get(name, ("", ()))
             if end != until:
-                by_id = "distinct" in entry["query"] or "join" in entry["query"]
-                changes = difference(before, rows, by_id=by_id)
+                changes = difference(before, rows, by_id=Query.from_dict(entry["query"]).ranks_ids)
                 self._moves[name] = {(c.row.partition, c.row.rank): c.previous_rank for c in changes if c.rank}
                 self._before[name] = (end, rows)
             found.append((entry, rows[: self.most], self._moves.get(name, {})))
