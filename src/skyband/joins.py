@@ -107,6 +107,7 @@ class Joins:
         if isinstance(one, JoinedQuery) and one.side.on is None and one.remote.replica.capacity is None:
             names, value, since = one.remote.replica.columns()
             out = ~one.join.admits(value)
+            out &= np.array([isinstance(name, str) == one.side.text_ids for name in names], bool)
             if one.remote.shares.budget != 0:
                 for other in self.queries:
                     if isinstance(other, JoinedQuery) and other.remote is one.remote:

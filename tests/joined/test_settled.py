@@ -141,6 +141,13 @@ def test_windows_with_settled_ids_alone_are_answered_and_counted() -> None:
     assert len(found[0][0]) > 20
 
 
+def test_only_ids_of_the_streams_kind_are_settled() -> None:
+    remote = sb.Remote(lambda _: {}, known={"seven": 0.0, 7: 0.0})
+    monitor = sb.Monitor([query("no budget", WINDOWS[0])], time="t", id="id", services={"value": remote})
+    monitor.push(oracle.events(1))
+    assert monitor.joins.settled(monitor.joins.queries[0]).to_pydict() == {"id": [7], "refreshed": [0]}
+
+
 @pytest.mark.parametrize("change", ["capacity", "on"])
 def test_what_may_be_forgotten_or_replaced_is_not_settled(change: str) -> None:
     known = dict.fromkeys(range(9), 0.0)
