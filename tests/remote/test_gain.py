@@ -156,6 +156,7 @@ def quality(policy: str, step: Step, budget: int) -> FloatArray:
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("budget", [1, 3])
 def test_where_budget_is_scarce_no_other_policy_is_better(world: str, budget: int) -> None:
+    """In these draws of the worlds; the page of the experiments tells of more."""
     others = [name for name, policy in POLICIES.items() if not policy.needs_filter and name not in ("AT-ASM", *GAINING)]
     best = np.max([quality(name, WORLDS[world], budget) for name in others], axis=0)
     both, order, members = (quality(name, WORLDS[world], budget) for name in GAINING)
