@@ -1,7 +1,8 @@
 """Pages as readers meet them: fenced blocks in order, links, and what running them prints.
 
 A ``python`` block runs; a ``text`` block right behind it is what it prints. A block with a title is a file that
-is written before the next one runs. In a ``console`` block the lines that begin with ``$ skyband`` run.
+is written before the next one runs. In a ``console`` block the lines that begin with ``$ skyband`` run: in this
+process, whose Spark they share.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ import doctest
 import io
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from typer.testing import CliRunner
+
+from skyband.cli import app
 
 ROOT = Path(__file__).parents[2]
 _FENCE = re.compile(r"^```(?P<language>\w+)(?P<options>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -86,11 +90,8 @@ def _run_console(block: Block, where: str) -> int:
     steps = [step for step in re.split(r"^(?=\$ )", block.text, flags=re.MULTILINE) if step.startswith(_COMMAND)]
     for step in steps:
         command, _, wanted = step.replace("\\\n", " ").partition("\n")
-        program = str(Path(sys.executable).with_name("skyband"))
-        done = subprocess.run(
-            [program, *shlex.split(command)[2:]], capture_output=True, text=True, check=False, timeout=120
-        )
-        assert done.returncode == 0, f"{where}: {command}\n{done.stdout}{done.stderr}"
+        done = CliRunner().invoke(app, shlex.split(command)[2:])
+        assert done.exit_code == 0, f"{where}: {command}\n{done.output}"
         if wanted.strip():
             _compare(wanted, done.stdout, where)
     return len(steps)

@@ -32,11 +32,13 @@ def starts_spark(page: Path) -> bool:
 @pytest.mark.parametrize(
     "page", [pytest.param(p, marks=[pytest.mark.spark] if starts_spark(p) else []) for p in WITH_CODE], ids=name
 )
-def test_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     monkeypatch.chdir(tmp_path)
     if starts_spark(page) and shutil.which("java") is None:
         pytest.skip("Java is missing, which Spark needs")
     if "pyspark" not in page.read_text():
+        if starts_spark(page):
+            request.getfixturevalue("spark")  # the session that the tests share
         run_page(page)
         return
     # Spark keeps the folder and the session that it was started with: the page gets a process of its own.
