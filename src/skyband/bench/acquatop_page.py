@@ -118,8 +118,9 @@ CLOSING = """\
   same, but that with budgets of 1 and 3 AT-TSM was a little ahead in the metric of the figures, and AT-BSM in
   precision with a budget of 1. The tests run the policies on made-up worlds, where values are drawn anew and where
   they wander. Over four more runs of each with budgets of 1 and 3, AT-GAIN.set was the best in precision on average;
-  AT-GAIN was the best of all or level in both metrics, but for values that wander with a budget of 1, where it was 2 %
-  behind in nDCG and 1 % in precision. AT-GAIN.order was behind there by 5 %.
+  AT-GAIN was ahead of the published policies or level in both metrics, but for values that wander with a budget of 1,
+  where it was 2 % behind in nDCG and 1 % in precision. AT-GAIN.order was behind there by 5 %. (WST and WSJ-RND were not
+  run on these.)
 """
 
 
