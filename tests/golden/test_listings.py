@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from rdflib import RDF, URIRef
 
 import skyband as sb
+from skyband.languages import read_rspql
 from tests.languages.texts import LISTING_1, LISTING_1_1
 
 MINUTE = 60_000_000
@@ -50,6 +52,21 @@ def test_listing_1_over_figure_1(gain: float, second: str) -> None:
     best = {answer.end: [(row.id, row.score) for row in answer.rows] for answer in answers}
     assert best[9 * MINUTE] == [("E", 7.0)]
     assert best[12 * MINUTE] == [(second, {"G": 8.0, "E": 10.0}[second])]
+
+
+def test_listing_1_1_constructs_what_the_paper_says() -> None:
+    mapping = sb.Mapping(services={":BKG": {"service": "followers", "budget": 3}})
+    (registered,) = read_rspql(LISTING_1_1, mapping)
+    followers = {"Ann Lee": 200_000.0, "Bob": 5.0, "http://example.org/Cyd": 300_000.0}
+    rows = {"ts": [MINUTE, 2 * MINUTE, 3 * MINUTE], "user": list(followers), "hasMentions": [1.0, 2.0, 3.0]}
+    services = {"followers": lambda ids: {name: followers[name] for name in ids}}
+    answers = list(sb.run(registered.query, rows, time="ts", id="user", services=services))
+    assert registered.template is not None
+    graphs = [set(registered.template.fill(answer.rows)) for answer in answers]
+    influential = URIRef("urn:skyband:influentialUser")
+    ann, cyd = URIRef("urn:skyband:Ann%20Lee"), URIRef("http://example.org/Cyd")
+    assert graphs[0] == {(ann, RDF.type, influential)}
+    assert graphs[2] == {(ann, RDF.type, influential), (cyd, RDF.type, influential)}
 
 
 def test_listing_1_1_says_what_the_paper_says() -> None:

@@ -34,6 +34,12 @@ SELECT symbol FROM (
 """
 
 
+TEMPLATE = """\
+REGISTER STREAM :top AS CONSTRUCT { ?t :twice ?d } FROM NAMED WINDOW :W ON :S [RANGE 1h]
+WHERE { WINDOW :W { ?t :price ?p } BIND (?p * 2 AS ?d) } ORDER BY DESC(?d + ?p) LIMIT 3
+"""
+
+
 def pointed(error: sb.LanguageError) -> str:
     """Return the text from the caret on."""
     assert error.line is not None
@@ -210,3 +216,10 @@ def test_what_rspql_has_no_words_for() -> None:
             sb.to_rspql(sb.Query.from_dict(query.as_dict() | changes))
     with pytest.raises(sb.QueryError, match="which is no name of a variable"):
         sb.to_rspql(query, id="the id")
+
+
+def test_a_template_takes_only_what_answers_carry() -> None:
+    with pytest.raises(sb.LanguageError, match=r"\?d is computed; answers carry the id, the score and col") as caught:
+        sb.parse(TEMPLATE)
+    assert pointed(caught.value).startswith("?d }")
+    assert sb.parse(TEMPLATE.replace("?d + ?p", "?d")).score == "price * 2"

@@ -11,11 +11,12 @@ from skyband.errors import LanguageError, QueryError
 from skyband.expressions.tree import Column, Node, to_sql
 from skyband.join import Join
 from skyband.languages.clauses import PART_NAMESPACE, statements
-from skyband.languages.mapping import Mapping
+from skyband.languages.mapping import DEFAULT_NAMESPACE, Mapping
 from skyband.languages.matches import Match, both, needed, present
 from skyband.languages.patterns import Path, Patterns
 from skyband.languages.sparql import algebra
 from skyband.languages.statement import Part, Statement
+from skyband.languages.templates import Template
 from skyband.languages.terms import Terms
 from skyband.query import LARGEST_K, Order, Query
 from skyband.sides import holds_aggregates
@@ -35,12 +36,15 @@ class Registered:
         The column of ids.
     paths
         The columns of the window's pattern, by the predicates that lead to them from the subject.
+    template
+        What CONSTRUCT makes of the rows of an answer; None for SELECT.
     """
 
     query: Query
     stream: str
     id: str
     paths: dict[Path, str]
+    template: Template | None = None
 
 
 def read(text: str, mapping: Mapping | None = None) -> list[Registered]:
@@ -87,13 +91,17 @@ class _Reading:
         where = both(
             [*match.where, *(present(column) for column in dict.fromkeys(match.needs) if column not in implied)]
         )
+        template = self._template(whole, match, score, id_, patterns)
+        remote = None if patterns.remote is None else patterns.remote.column.name
         query = self._query(
             k=k, score=to_sql(score), window=window.window, where=None if where is None else to_sql(where),
             order=direction, distinct=statement.distinct, emit=statement.emit,
-            partition_by=self._partition(match), select=self._select(whole, match, score, id_, patterns),
+            partition_by=self._partition(match),
+            select=tuple(dict.fromkeys(column for column in template.columns.values() if column != remote)),
             group_by=None if id_ == patterns.id else id_, **self._join(patterns, match, id_),
         )  # fmt: skip
-        return Registered(query, str(window.stream), id_, dict(patterns.paths))
+        paths = dict(patterns.paths)
+        return Registered(query, str(window.stream), id_, paths, template if template.triples else None)
 
     def _query(self, **given: Any) -> Query:
         try:
@@ -161,27 +169,26 @@ class _Reading:
         token = self.statement.partition
         return None if token is None else to_sql(self.terms.convert(Variable(token.text[1:]), match.values))
 
-    def _select(self, whole: Any, match: Match, score: Node, id_: str, patterns: Patterns) -> tuple[str, ...]:
-        """Return the columns to carry: what is selected, without what every answer has anyway."""
-        if whole.name == "ConstructQuery":
-            names = [str(term) for triple in whole.template for term in triple if isinstance(term, Variable)]
-        else:
-            names = [str(name) for name in whole.PV]
-        remote = None if patterns.remote is None else patterns.remote.column
-        chosen: dict[str, None] = {}
-        for name in names:
+    def _template(self, whole: Any, match: Match, score: Node, id_: str, patterns: Patterns) -> Template:
+        """Return where in the rows of answers the wanted variables are, with the triples of CONSTRUCT."""
+        triples = tuple(whole.template) if whole.name == "ConstructQuery" else ()
+        names = [str(term) for triple in triples for term in triple if isinstance(term, Variable)]
+        found = Template(triples, set(), set(), {}, {"": DEFAULT_NAMESPACE, **self.statement.prefixes}[""])
+        for name in names if triples else map(str, whole.PV):
             value = self.terms.convert(Variable(name), match.values)
-            if value in (remote, Column(id_)) or (value == score and name not in patterns.variables):
-                continue
-            if isinstance(value, Column):
-                chosen[value.name] = None
-            elif sum(token.text[1:] == name for token in self.statement.tokens if token.kind == "variable") < 2:
+            if value == Column(id_):
+                found.ids.add(name)
+            elif value == score and name not in patterns.variables:
+                found.scores.add(name)
+            elif isinstance(value, Column):
+                found.columns[name] = value.name
+            elif triples or sum(t.text[1:] == name for t in self.statement.tokens if t.kind == "variable") < 2:
+                unused = "" if triples else ", and no other expression uses it"
                 self.terms.fail(
-                    f"?{name} is computed, and no other expression uses it; answers carry the id, the score and "
-                    "columns of the stream",
+                    f"?{name} is computed{unused}; answers carry the id, the score and columns of the stream",
                     f"?{name}",
                 )
-        return tuple(chosen)
+        return found
 
     def _join(self, patterns: Patterns, match: Match, id_: str) -> dict[str, Any]:
         remote = patterns.remote
