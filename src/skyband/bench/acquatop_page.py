@@ -111,7 +111,8 @@ CLOSING = """\
 - **What was tuned on these data**: how a gain is counted (of three ways that were tried, this one) and the weight of
   AT-GAIN, on the medians above; those of the two aims are 1 and 1,000, not tuned any finer than to their order of
   magnitude. So its lead is that of a policy that was chosen with these data in view. The rates, and
-  where values go, are learnt anew in every run. On three more draws of CH = 20, made afterwards by the same rules, at
+  where values go, are learnt anew in every run. On three more draws of CH = 20, made afterwards by the same rules
+  (but there three quarters of the users start at 0, in the draw given here fewer than two thirds), at
   K = 5, 10, 15, 20, 30 and B = 7, 15, AT-GAIN.order was ahead of the other policies in nDCG at all ten points,
   AT-GAIN.set in precision at nine; at K = 30, B = 7 it was behind by 0.37. AT-GAIN was behind in precision at the same
   points as here, by 1.4 to 5.9. On two draws made afterwards, by simpler rules, the picture was the
