@@ -169,11 +169,11 @@ def test_goes_on_from_its_checkpoint_and_loses_nothing_when_the_sink_breaks(sess
     stream = Stream(session, tmp_path, delay=8 * unit)
     stream.feed(batches[:4])
     with pytest.raises(Exception, match="the sink broke"):
-        stream.run(queries, breaks_at=2)
+        stream.run(queries, breaks_at=2, buckets=4)
     assert len(stream.parts) == 2
-    stream.run(queries)
+    stream.run(queries, buckets=4)
     stream.feed(batches[4:])
-    stream.run(queries)
+    stream.run(queries, buckets=4)
     same(stream.answers(), expected(sb.Monitor(queries, time="t", id="id"), batches, stream.delay))
 
 

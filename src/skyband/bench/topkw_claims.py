@@ -344,8 +344,9 @@ def _tuning(seen: Seen) -> Iterable[Finding]:
         "11 d",
         "A longer buffer is faster; beyond 2,000, n / 20, little is gained.",
         f"From {first} to {usual}: {_span(to)} times faster; from {usual} to {last}: {_span(beyond)}.",
-        min(to) > 1 and median(beyond) < median(to),
-        "With a buffer four times as long a quarter of the events gets to the band; the filter grows with it.",
+        min(to) > 1 and median(beyond) < 1.2,
+        "The longer the buffer, the fewer events get to the band; a filter that is a sorted array costs little more "
+        "as it grows.",
     )
     values = seen.values("gamma")
     usual = "0.2" if "0.2" in values else values[0]

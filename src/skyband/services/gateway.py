@@ -194,9 +194,11 @@ class Gateway:
         """
         with self._changed:
             now = self._clock()
-            missing = self._missing.left(now)
-            meta = {"at": self._wall(), "pace": self._pace.left(now), "breaker": self._breaker.left(now)}
-        return meta, {"missing": pa.table({"id": list(missing), "left": list(missing.values())})}
+            pace, breaker, missing = self._pace.left(now), self._breaker.left(now), self._missing.left(now)
+            at = self._wall() if pace or breaker[1] or missing else 0.0  # where nothing waits, states do not differ
+        return {"at": at, "pace": pace, "breaker": breaker}, {
+            "missing": pa.table({"id": list(missing), "left": list(missing.values())})
+        }
 
     def resume(self, state: State | None = None) -> None:
         """Go on after a restart, so that no series of them asks more often than is allowed.
