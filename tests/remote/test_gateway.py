@@ -19,6 +19,8 @@ from skyband.services.base import Id
 from skyband.services.limits import Breaker
 from tests.remote.servers import Clock
 
+EPOCH = 1_700_000_000.0  # what the clock on the wall says when the process's own says 0
+
 
 class Scripted:
     """A service that does one thing after another: raises errors, returns replies, calls functions."""
@@ -40,13 +42,13 @@ class Scripted:
 def gateway(service: Any, clock: Clock | None = None, **limits: Any) -> Gateway:
     clock = clock or Clock()
     given = {"deadline": 1_000.0, "timeout": 500.0, "parallel": 1} | limits
-    return Gateway(service, Limits(**given), clock=clock, sleep=clock.sleep, wall=clock)
+    return Gateway(service, Limits(**given), clock=clock, sleep=clock.sleep, wall=lambda: EPOCH + clock.time)
 
 
 def restarted(door: Gateway, clock: Clock, seconds: float = 0.0) -> Gateway:
     """Return what the next process, whose clock begins anew, makes of a gateway's state, so much later."""
     meta, tables = door.state()
-    begun, clock.time = meta["at"] + seconds, 5.0
+    begun, clock.time = door._wall() + seconds, 5.0
     apart = begun - clock.time
     again = Gateway(door.service, door.limits, clock=clock, sleep=clock.sleep, wall=lambda: clock.time + apart)
     again.resume((json.loads(json.dumps(meta)), tables))
