@@ -53,7 +53,7 @@ format: $(STAMP)  ## lay the code out, mend what can be mended
 	$(BIN)/ruff format
 
 bench: $(STAMP)  ## measure the core
-	$(BIN)/skyband bench core
+	$(BIN)/python -m benchmarks core
 
 docs: $(STAMP)  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict

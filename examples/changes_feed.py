@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import skyband as sb
-from skyband.changes import fold
+from skyband.answers.changes import fold
 
 
 def rounds(count: int = 400, seed: int = 5) -> list[dict[str, object]]:

@@ -18,18 +18,19 @@ from importlib import import_module
 from types import ModuleType
 
 from skyband.algorithms import ALGORITHMS
-from skyband.answer import Answer, Answers, Change, Row
+from skyband.answers.answer import Answer, Answers, Change, Row
+from skyband.engine.monitor import Monitor
+from skyband.engine.run import run
+from skyband.engine.stats import Stats
+from skyband.engine.subscriptions import Subscriptions
 from skyband.errors import InputError, LanguageError, QueryError, SkybandError, SnapshotError
-from skyband.join import Join
 from skyband.languages import Mapping, parse, parse_sql, to_rspql
-from skyband.local import run
-from skyband.monitor import Monitor
-from skyband.query import Query, Window
-from skyband.remotes import Remote
-from skyband.scoring import AttributeDistance, Distance, WeightedSum
-from skyband.stats import Stats
-from skyband.subscription import Subscription
-from skyband.subscriptions import Subscriptions
+from skyband.queries.join import Join
+from skyband.queries.query import Query
+from skyband.queries.scoring import AttributeDistance, Distance, WeightedSum
+from skyband.queries.subscription import Subscription
+from skyband.remote.remote import Remote
+from skyband.windows import Window
 
 __version__ = "0.1.0"
 __all__ = [

@@ -7,20 +7,236 @@ are the same, one microsecond later.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, get_args, overload
 
 import numpy as np
 
-from skyband.errors import TooManyWindows
+from skyband.errors import QueryError, TooManyWindows
 from skyband.order import ALWAYS, NEVER, IntArray
-from skyband.query import Query
+from skyband.times import Duration, microseconds, spoken
 
-__all__ = ["ALWAYS", "NEVER", "Due", "Layout", "Schedule", "layout", "progressions"]
+if TYPE_CHECKING:
+    from skyband.queries.query import Query
+
+__all__ = ["ALWAYS", "NEVER", "DueWindows", "Layout", "Schedule", "layout", "progressions"]
 MOST_DUE = 20_000_000
+
+
+Closed = Literal["left", "right"]
+
+
+_COUNT = re.compile(r"\s*(\d+)\s*(?:events?|rows?)\s*")
+
+
+@dataclass(frozen=True)
+class PaneGrid:
+    """The panes of one query's windows, by number: two for every slide, of which one may be empty.
+
+    Examples
+    --------
+    >>> grid = PaneGrid(WindowGrid(7, 3))
+    >>> grid.of(np.array([0, 1, 2, 6, 7])).tolist(), grid.first(0), grid.behind(0)
+    ([0, 1, 1, 4, 5], 0, 5)
+    """
+
+    windows: WindowGrid
+
+    @property
+    def rest(self) -> int:
+        """Where within a slide windows end; 0 where they end with it."""
+        return self.windows.size % self.windows.slide
+
+    def of(self, time: IntArray) -> IntArray:
+        """Return the pane of each time."""
+        slides, within = np.divmod(time - self.windows.offset, self.windows.slide)
+        second = (within >= self.rest) & (self.rest > 0)
+        return 2 * slides + second.astype(np.int64)
+
+    def first(self, window: int) -> int:
+        """Return the first pane of a window."""
+        return 2 * window
+
+    def behind(self, window: int) -> int:
+        """Return the first pane behind a window."""
+        return 2 * (window + self.windows.size // self.windows.slide) + (self.rest > 0)
+
+
+@dataclass(frozen=True)
+class WindowGrid:
+    """Which windows there are, by number: window w is ``[offset + w * slide, offset + w * slide + size)``.
+
+    Examples
+    --------
+    >>> windows = WindowGrid(9, 3)
+    >>> windows.first_of(10), windows.last_of(10), windows.start(1), windows.end(1)
+    (1, 3, 3, 12)
+    """
+
+    size: int
+    slide: int
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.slide <= self.size:
+            msg = f"the window has size {self.size} and slide {self.slide}; a slide is more than 0 and at most the size"
+            raise QueryError(msg)
+
+    def start(self, window: int) -> int:
+        """Return where a window starts."""
+        return self.offset + window * self.slide
+
+    def end(self, window: int) -> int:
+        """Return where a window ends."""
+        return self.start(window) + self.size
+
+    @overload
+    def first_of(self, time: int) -> int: ...
+    @overload
+    def first_of(self, time: IntArray) -> IntArray: ...
+    def first_of(self, time: int | IntArray) -> int | IntArray:
+        """Return the first window that holds a time."""
+        return (time - self.offset - self.size) // self.slide + 1
+
+    @overload
+    def last_of(self, time: int) -> int: ...
+    @overload
+    def last_of(self, time: IntArray) -> IntArray: ...
+    def last_of(self, time: int | IntArray) -> int | IntArray:
+        """Return the last window that holds a time."""
+        return (time - self.offset) // self.slide
+
+    def ending(self, end: int) -> int:
+        """Return the window that ends there."""
+        window, rest = divmod(end - self.offset - self.size, self.slide)
+        if rest:
+            msg = (
+                f"no window ends at {end}: with size {self.size}, slide {self.slide} and offset {self.offset} "
+                f"one ends at {end - rest}, the next at {end - rest + self.slide}"
+            )
+            raise QueryError(msg)
+        return window
+
+
+@dataclass(frozen=True)
+class Window:
+    """The last `size`, answered every `slide`.
+
+    Parameters
+    ----------
+    size
+        How far a window reaches: ``"10 minutes"``, a `timedelta` or microseconds for event time; ``"100 events"``
+        for the last 100 events in arrival order.
+    slide
+        How often it is answered, in the same kind; `size` (windows that touch and never overlap) when left out.
+    offset
+        Shifts the starts of time windows away from the epoch: ``"15 minutes"`` gives windows that start at a
+        quarter past.
+    closed
+        ``"left"``: windows are ``[start, end)``; ``"right"``: ``(start, end]``, as in RSP-QL.
+
+    Examples
+    --------
+    >>> Window("1 hour", slide="10 minutes")
+    Window('1 hour', slide='10 minutes')
+    >>> Window("100 events", slide="1 event").counts
+    True
+    """
+
+    size: int
+    slide: int
+    offset: int
+    closed: Closed
+    counts: bool
+
+    def __init__(
+        self,
+        size: Duration,
+        slide: Duration | None = None,
+        *,
+        offset: Duration = 0,
+        closed: Closed = "left",
+    ) -> None:
+        problems: list[str] = []
+        length, counts = extent(size, "size", problems)
+        step, counts_too = (length, counts) if slide is None else extent(slide, "slide", problems)
+        shift = _checked(offset, "offset", problems)
+        if not problems:
+            problems += _window_problems(length, step, shift, closed, counts, counts_too)
+        if problems:
+            raise QueryError(problems)
+        for name, value in (
+            ("size", length),
+            ("slide", step),
+            ("offset", shift),
+            ("closed", closed),
+            ("counts", counts),
+        ):
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        parts = [repr(self._spoken(self.size)), f"slide={self._spoken(self.slide)!r}"]
+        if self.offset:
+            parts.append(f"offset={spoken(self.offset)!r}")
+        if self.closed != "left":
+            parts.append(f"closed={self.closed!r}")
+        return f"Window({', '.join(parts)})"
+
+    def _spoken(self, extent: int) -> str:
+        return f"{extent} event{'' if extent == 1 else 's'}" if self.counts else spoken(extent)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the parameters that make this window again."""
+        return {
+            "size": self._spoken(self.size),
+            "slide": self._spoken(self.slide),
+            "offset": spoken(self.offset) if self.offset else 0,
+            "closed": self.closed,
+        }
+
+
+def extent(value: Duration, what: str, problems: list[str]) -> tuple[int, bool]:
+    """Return how long something is, and whether that counts events; add to the problems what is wrong with it."""
+    if isinstance(value, str) and (match := _COUNT.fullmatch(value)):
+        return int(match[1]), True
+    return _checked(value, what, problems), False
+
+
+def _checked(value: Duration, what: str, problems: list[str]) -> int:
+    try:
+        return microseconds(value, what)
+    except QueryError as error:
+        problems.extend(error.problems)
+        return 0
+
+
+def _window_problems(size: int, slide: int, offset: int, closed: str, counts: bool, counts_too: bool) -> list[str]:
+    def say(extent: int, counted: bool) -> str:
+        return f"{extent} events" if counted else spoken(extent)
+
+    problems = []
+    if counts != counts_too:
+        problems.append(
+            f"size is {say(size, counts)} but slide is {say(slide, counts_too)}; give both in time or both in events"
+        )
+    if size <= 0:
+        problems.append(f"size is {say(size, counts)}; it must be more than 0")
+    if slide <= 0:
+        problems.append(f"slide is {say(slide, counts_too)}; it must be more than 0")
+    if counts == counts_too and slide > size > 0:
+        problems.append(
+            f"slide ({say(slide, counts)}) is larger than size ({say(size, counts)}), so events between two windows "
+            "would be in no answer; use a slide of at most the size"
+        )
+    if closed not in get_args(Closed):
+        problems.append(f"closed is {closed!r}; use 'left' for [start, end) or 'right' for (start, end]")
+    if counts and (offset or closed != "left"):
+        problems.append("offset and closed are for time windows; leave them out of a window that counts events")
+    return problems
 
 
 @dataclass
@@ -83,11 +299,11 @@ class Schedule:
 
     def ends_between(self, first: int, limit: int) -> IntArray:
         """Return the ends of the unanswered windows from the one that contains `first` up to `limit`."""
-        return Due.by([self], first, [limit]).end
+        return DueWindows.by([self], first, [limit]).end
 
 
 @dataclass(frozen=True)
-class Due:
+class DueWindows:
     """Windows to answer, in order of their ends; `query` indexes the schedules."""
 
     query: IntArray
@@ -97,16 +313,16 @@ class Due:
     def __len__(self) -> int:
         return len(self.end)
 
-    def __getitem__(self, part: slice) -> Due:
-        return Due(self.query[part], self.start[part], self.end[part])
+    def __getitem__(self, part: slice) -> DueWindows:
+        return DueWindows(self.query[part], self.start[part], self.end[part])
 
     @classmethod
-    def none(cls) -> Due:
+    def none(cls) -> DueWindows:
         """Return no windows."""
         return cls(*(np.empty(0, np.int64) for _ in range(3)))
 
     @classmethod
-    def by(cls, schedules: Sequence[Schedule], first: int, limits: Sequence[int]) -> Due:
+    def by(cls, schedules: Sequence[Schedule], first: int, limits: Sequence[int]) -> DueWindows:
         """List the windows of each schedule that contain something from `first` on and end by its limit."""
         size, slide, phase, _, closed, _ = layout(schedules)
         begun, limit = np.maximum(first, closed), np.array(limits, np.int64)

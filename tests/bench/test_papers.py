@@ -16,9 +16,11 @@ from rich.console import Console
 
 pytest.importorskip("matplotlib")
 
+import benchmarks
 import skyband as sb
-from skyband import bench
-from skyband.bench import measure, mtops, papers, papers_targets, report, stkqf, views, ways, work
+from benchmarks import baselines, measure, mtops, papers, report, stkqf
+from benchmarks.papers import targets as papers_targets
+from benchmarks.papers import views, work
 
 BENCHMARKS: dict[str, Any] = {"mtops": mtops, "stkqf": stkqf}
 COLUMNS = ["experiment", "data_set", "parameter", "value", "algorithm", "seconds", "events_per_s", "kept_candidates",
@@ -30,17 +32,17 @@ with_data = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module", params=BENCHMARKS)
-def smoke(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, bench.Outcome]:
+def smoke(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, benchmarks.Outcome]:
     """A smoke run where there are no recorded data."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("SKYBAND_DATA", raising=False)
         patch.chdir(tmp_path_factory.mktemp("elsewhere"))
         console = Console(file=io.StringIO(), width=120)
-        outcome = bench.run(request.param, smoke=True, output=tmp_path_factory.mktemp("bench"), console=console)
+        outcome = benchmarks.run(request.param, smoke=True, output=tmp_path_factory.mktemp("bench"), console=console)
     return request.param, outcome
 
 
-def test_every_experiment_leaves_rows_with_all_columns(smoke: tuple[str, bench.Outcome]) -> None:
+def test_every_experiment_leaves_rows_with_all_columns(smoke: tuple[str, benchmarks.Outcome]) -> None:
     name, outcome = smoke
     with outcome.csv.open() as file:
         lines = list(csv.DictReader(file))
@@ -52,7 +54,7 @@ def test_every_experiment_leaves_rows_with_all_columns(smoke: tuple[str, bench.O
     assert measure.read_rows(outcome.csv, measure.Cell) == outcome.rows
 
 
-def test_every_cell_has_all_algorithms(smoke: tuple[str, bench.Outcome]) -> None:
+def test_every_cell_has_all_algorithms(smoke: tuple[str, benchmarks.Outcome]) -> None:
     name, outcome = smoke
     algorithms = BENCHMARKS[name].ALGORITHMS
     for _, cell in papers_targets.leads(outcome.rows):
@@ -63,7 +65,7 @@ def test_every_cell_has_all_algorithms(smoke: tuple[str, bench.Outcome]) -> None
         assert whole[0].answers > 0
 
 
-def test_all_algorithms_agreed(smoke: tuple[str, bench.Outcome]) -> None:
+def test_all_algorithms_agreed(smoke: tuple[str, benchmarks.Outcome]) -> None:
     name, outcome = smoke
     checked = [row for row in outcome.rows if row.experiment == "agreement"]
     assert {row.value for row in checked} == set(BENCHMARKS[name].EXPERIMENTS) - {"query-time"}
@@ -72,7 +74,7 @@ def test_all_algorithms_agreed(smoke: tuple[str, bench.Outcome]) -> None:
         assert found >= (set(mtops.FAST) if experiment == "real" else set(BENCHMARKS[name].ALGORITHMS))
 
 
-def test_the_page_shows_every_section_target_and_plot(smoke: tuple[str, bench.Outcome]) -> None:
+def test_the_page_shows_every_section_target_and_plot(smoke: tuple[str, benchmarks.Outcome]) -> None:
     name, outcome = smoke
     assert outcome.page is not None
     page, made = outcome.page.read_text(), report.page_of(name)
@@ -89,7 +91,7 @@ def test_the_page_shows_every_section_target_and_plot(smoke: tuple[str, bench.Ou
     assert about["size"] == "smoke"
 
 
-def test_what_a_paper_says_stands_beside_ours(smoke: tuple[str, bench.Outcome]) -> None:
+def test_what_a_paper_says_stands_beside_ours(smoke: tuple[str, benchmarks.Outcome]) -> None:
     assert smoke[1].page is not None
     page = smoke[1].page.read_text()
     said = {"mtops": ("| 330 |", "| 194 |", "| 30 to 40 |"), "stkqf": ("| 28 |", "| 50 |", "| stable |")}
@@ -109,11 +111,11 @@ def test_without_data_only_random_numbers_are_left(tmp_path: Path, monkeypatch: 
 
 def test_a_folder_without_the_data_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = r"there is no stock_trades/trades\.parquet in "
-    with pytest.raises(bench.BenchmarkError, match=wrong):
-        bench.run("mtops", data=tmp_path, smoke=True)
+    with pytest.raises(benchmarks.BenchmarkError, match=wrong):
+        benchmarks.run("mtops", data=tmp_path, smoke=True)
     monkeypatch.setenv("SKYBAND_DATA", str(tmp_path))
-    with pytest.raises(bench.BenchmarkError, match=wrong):
-        bench.run("stkqf", smoke=True)
+    with pytest.raises(benchmarks.BenchmarkError, match=wrong):
+        benchmarks.run("stkqf", smoke=True)
 
 
 @with_data
@@ -185,7 +187,7 @@ def test_a_share_is_of_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_algorithm_that_answers_otherwise_stops_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sb.ALGORITHMS, "idle", work.Idle)
-    with pytest.raises(ways.DisagreementError, match="k: idle and staircase give different answers"):
+    with pytest.raises(baselines.DisagreementError, match="k: idle and staircase give different answers"):
         list(papers.agreement("k", ["staircase", "idle"], stream([1.0] * 20), [query()]))
 
 

@@ -18,12 +18,14 @@ from rich.console import Console
 
 pytest.importorskip("matplotlib")
 
-from skyband import bench
-from skyband.bench import acquatop, acquatop_claims, filter_page, measure, report
-from skyband.bench import filter as filters
-from skyband.bench.twitter import START, Twitter, recorded_tweets
-from skyband.durations import SECOND
-from skyband.policies import POLICIES
+import benchmarks
+from benchmarks import acquatop, measure, report
+from benchmarks import filter as filters
+from benchmarks.acquatop import claims
+from benchmarks.filter import page as filter_page
+from benchmarks.remote.twitter import START, Twitter, recorded_tweets
+from skyband.remote.policies import POLICIES
+from skyband.times import SECOND
 
 DATA = Path(os.environ.get("SKYBAND_DATA", Path(__file__).parents[3] / "shared" / "data"))
 with_data = pytest.mark.skipif(
@@ -100,8 +102,10 @@ def test_moved_series_cross_the_threshold_and_the_others_do_not(tweets: Twitter)
 
 def test_a_folder_without_tweets_is_refused(tmp_path: Path) -> None:
     for name in ("acquatop", "filter"):
-        with pytest.raises(bench.BenchmarkError, match=r"there is no twitter/mentions\.csv\.gz in .*name the folder"):
-            bench.run(name, data=tmp_path, smoke=True, output=tmp_path / "out.csv")
+        with pytest.raises(
+            benchmarks.BenchmarkError, match=r"there is no twitter/mentions\.csv\.gz in .*name the folder"
+        ):
+            benchmarks.run(name, data=tmp_path, smoke=True, output=tmp_path / "out.csv")
 
 
 def test_each_benchmark_needs_its_own_files_only(folder: Path) -> None:
@@ -109,27 +113,27 @@ def test_each_benchmark_needs_its_own_files_only(folder: Path) -> None:
     with acquatop.setting(acquatop.Scale(windows=3, data=folder)) as setting:
         rows = list(acquatop.EXPERIMENTS["0"](setting))
     assert {row.draw for row in rows} == {1, 4}
-    with pytest.raises(bench.BenchmarkError, match=r"there is no twitter/followers\.csv\.gz"):
+    with pytest.raises(benchmarks.BenchmarkError, match=r"there is no twitter/followers\.csv\.gz"):
         filters.setting(filters.Scale(data=folder))
 
 
 def test_a_number_of_changes_that_is_not_there_is_named(folder: Path) -> None:
     with (
         acquatop.setting(acquatop.Scale(windows=2, data=folder)) as setting,
-        pytest.raises(bench.BenchmarkError, match="no column ch10_1 in"),
+        pytest.raises(benchmarks.BenchmarkError, match="no column ch10_1 in"),
     ):
         list(acquatop.EXPERIMENTS["2"](setting))
 
 
 def test_experiments_and_variants_are_checked(tmp_path: Path) -> None:
-    with pytest.raises(bench.BenchmarkError, match="acquatop has no experiment '9'; choose one of 0, 1, 2, 3, 4"):
-        bench.run("acquatop", experiment="9", output=tmp_path / "rows.csv")
-    with pytest.raises(bench.BenchmarkError, match="one experiment alone makes no page"):
-        bench.run("acquatop", experiment="1")
-    with pytest.raises(bench.BenchmarkError, match="acquatop has no variant 'fast'; choose one of authors-tsm"):
-        bench.run("acquatop", variants=["fast"], output=tmp_path / "rows.csv")
-    with pytest.raises(bench.BenchmarkError, match="stkqf has no variant 'fast'; it has none"):
-        bench.run("stkqf", variants=["fast"], smoke=True, output=tmp_path / "rows.csv")
+    with pytest.raises(benchmarks.BenchmarkError, match="acquatop has no experiment '9'; choose one of 0, 1, 2, 3, 4"):
+        benchmarks.run("acquatop", experiment="9", output=tmp_path / "rows.csv")
+    with pytest.raises(benchmarks.BenchmarkError, match="one experiment alone makes no page"):
+        benchmarks.run("acquatop", experiment="1")
+    with pytest.raises(benchmarks.BenchmarkError, match="acquatop has no variant 'fast'; choose one of authors-tsm"):
+        benchmarks.run("acquatop", variants=["fast"], output=tmp_path / "rows.csv")
+    with pytest.raises(benchmarks.BenchmarkError, match="stkqf has no variant 'fast'; it has none"):
+        benchmarks.run("stkqf", variants=["fast"], smoke=True, output=tmp_path / "rows.csv")
 
 
 def test_the_authors_tsm_refreshes_one_less(tweets: Twitter) -> None:
@@ -152,14 +156,14 @@ def test_grids_are_those_of_the_paper() -> None:
 
 
 @pytest.fixture(scope="module", params=["acquatop", "filter"])
-def smoke(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, bench.Outcome]:
+def smoke(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, benchmarks.Outcome]:
     console = Console(file=io.StringIO(), width=120)
     place = tmp_path_factory.mktemp("bench")
-    return request.param, bench.run(request.param, data=DATA, smoke=True, output=place, console=console)
+    return request.param, benchmarks.run(request.param, data=DATA, smoke=True, output=place, console=console)
 
 
 @with_data
-def test_rows_have_all_columns_and_pages_all_sections(smoke: tuple[str, bench.Outcome]) -> None:
+def test_rows_have_all_columns_and_pages_all_sections(smoke: tuple[str, benchmarks.Outcome]) -> None:
     name, outcome = smoke
     kind = {"acquatop": acquatop.Quality, "filter": filters.Distance}[name]
     with outcome.csv.open() as file:
@@ -177,7 +181,7 @@ def test_rows_have_all_columns_and_pages_all_sections(smoke: tuple[str, bench.Ou
 
 
 @with_data
-def test_every_policy_is_in_every_cell(smoke: tuple[str, bench.Outcome]) -> None:
+def test_every_policy_is_in_every_cell(smoke: tuple[str, benchmarks.Outcome]) -> None:
     name, outcome = smoke
     cells: dict[tuple[object, ...], set[str]] = {}
     for row in outcome.rows:
@@ -209,7 +213,7 @@ def quality(policy: str, figure: float, **more: object) -> acquatop.Quality:
 
 def test_ours_is_judged_against_the_best_other() -> None:
     rows = [quality("AT-TSM", 100.0), quality("AT-BSM", 110.0), quality("AT-GAIN", 109.0), quality("AT-ASM", 150.0)]
-    targets = acquatop_claims.judge(rows)
+    targets = claims.judge(rows)
     assert [target.cells[1:] for target in targets[:1]] == [("-1.00", "≥ 0.00", "not met")]
     assert "B = 3: AT-BSM" in targets[0].text
     assert targets[-1].cells == (targets[-1].text, "1.00", "≤ 0.00", "not met")  # AT-BSM is better in both
@@ -219,19 +223,19 @@ def test_where_an_aim_is_ahead_level_and_behind_is_counted() -> None:
     rows = [quality("AT-TSM", 100.0, k=k) for k in (5, 7, 9)]
     rows += [quality("AT-GAIN.set", 99.0 + k, k=5 + 2 * k) for k in range(3)]
     rows += [quality("AT-GAIN.set", 101.0, k=5, experiment="1 strict")]
-    _, lines = acquatop_claims.standing(rows)
+    _, lines = claims.standing(rows)
     assert list(lines)[-2:] == [
         ("precision", "AT-GAIN.set", "yes", "1", "1", "1", "K = 5, B = 3, CH = 20: -1.000"),
         ("precision", "AT-GAIN.set", "no", "1", "0", "0", ""),
     ]
-    assert [target.cells[1] for target in acquatop_claims.judge(rows) if "precision of AT-GAIN.set" in target.text] == [
+    assert [target.cells[1] for target in claims.judge(rows) if "precision of AT-GAIN.set" in target.text] == [
         "-1.00", "-1.00",
     ]  # fmt: skip
 
 
 def test_the_median_of_the_draws_counts() -> None:
     rows = [quality("AT-TSM", figure, draw=draw) for draw, figure in enumerate((100.0, 104.0, 101.0))]
-    (cell,) = acquatop_claims.points(rows, lambda row: row.ndcg).values()
+    (cell,) = claims.points(rows, lambda row: row.ndcg).values()
     assert cell == {"AT-TSM": 101.0}
 
 

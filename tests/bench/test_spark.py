@@ -13,17 +13,19 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("matplotlib")
 
+import benchmarks
 import skyband as sb
-from skyband import bench
-from skyband.bench import machine, measure, report, spark_targets, spark_ways, ways, workloads
-from skyband.bench import spark as benchmark
+from benchmarks import baselines, machine, measure, report, workloads
+from benchmarks import spark as benchmark
+from benchmarks.spark import spark_baselines
+from benchmarks.spark import targets as spark_targets
 
 TINY = benchmark.Scale.of(full=False, smoke=True, data=None)
-ANSWERING: dict[str, ways.Way] = {
-    "skyband": spark_ways.skyband_kept,
-    "panes by hand": spark_ways.panes,
-    "spark panes, then windows": spark_ways.kept(spark_ways.cascade),
-    "spark window()": spark_ways.kept(spark_ways.window),
+ANSWERING: dict[str, baselines.Way] = {
+    "skyband": spark_baselines.skyband_kept,
+    "panes by hand": spark_baselines.panes,
+    "spark panes, then windows": spark_baselines.kept(spark_baselines.cascade),
+    "spark window()": spark_baselines.kept(spark_baselines.window),
 }
 
 
@@ -31,7 +33,7 @@ ANSWERING: dict[str, ways.Way] = {
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where a smoke run, in a process and a session of its own, wrote everything."""
     folder = tmp_path_factory.mktemp("bench")
-    command = [sys.executable, "-m", "skyband.bench", "spark", "--smoke", "--output", str(folder)]
+    command = [sys.executable, "-m", "benchmarks", "spark", "--smoke", "--output", str(folder)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=1200)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "not met" in done.stdout  # the state, at least, still grows
@@ -39,7 +41,7 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def sparse(spark: Any, tmp_path: Path) -> spark_ways.Stream:
+def sparse(spark: Any, tmp_path: Path) -> spark_baselines.Stream:
     return benchmark.Setting(TINY, spark, tmp_path, {}).sparse()
 
 
@@ -93,10 +95,10 @@ def test_the_machine_is_described(smoke: Path) -> None:
 
 
 @pytest.mark.spark
-def test_the_ways_give_the_answers_of_the_core(sparse: spark_ways.Stream) -> None:
+def test_the_ways_give_the_answers_of_the_core(sparse: spark_baselines.Stream) -> None:
     query = workloads.one_query(20, 10, k=100)  # small windows: most events of a pane are in an answer
     events = workloads.events(sparse.rows, sparse.rows / TINY.span)
-    last = int(events["time"][-1].as_py()) - spark_ways.DELAY
+    last = int(events["time"][-1].as_py()) - spark_baselines.DELAY
 
     def core(_stream: Any, queries: Any) -> measure.Job:
         def job() -> list[Any]:
@@ -105,25 +107,25 @@ def test_the_ways_give_the_answers_of_the_core(sparse: spark_ways.Stream) -> Non
 
         return job
 
-    rows = list(ways.check("stream", {"core": core} | ANSWERING, sparse, query, sparse.rows))
+    rows = list(baselines.check("stream", {"core": core} | ANSWERING, sparse, query, sparse.rows))
     assert {row.answer_rows for row in rows} == {75 + 38 * 100}  # 39 windows, of which the first has few events
 
 
 @pytest.mark.spark
-def test_a_way_that_answers_otherwise_stops_the_benchmark(sparse: spark_ways.Stream) -> None:
+def test_a_way_that_answers_otherwise_stops_the_benchmark(sparse: spark_baselines.Stream) -> None:
     def shallow(stream: Any, queries: Any) -> measure.Job:
-        return spark_ways.panes(stream, [replace(query, k=query.k - 1) for query in queries])
+        return spark_baselines.panes(stream, [replace(query, k=query.k - 1) for query in queries])
 
-    named: dict[str, ways.Way] = {"skyband": spark_ways.skyband_kept, "shallow": shallow}
-    with pytest.raises(ways.DisagreementError, match="stream: shallow and skyband give different answers"):
-        list(ways.check("stream", named, sparse, workloads.one_query(), sparse.rows))
+    named: dict[str, baselines.Way] = {"skyband": spark_baselines.skyband_kept, "shallow": shallow}
+    with pytest.raises(baselines.DisagreementError, match="stream: shallow and skyband give different answers"):
+        list(baselines.check("stream", named, sparse, workloads.one_query(), sparse.rows))
 
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_a_session_that_is_there_is_left_alone() -> None:
-    with pytest.raises(bench.BenchmarkError, match="a process of its own"):
-        bench.run("spark", smoke=True)
+    with pytest.raises(benchmarks.BenchmarkError, match="a process of its own"):
+        benchmarks.run("spark", smoke=True)
 
 
 def test_files_are_read_in_order_of_time_and_made_once(tmp_path: Path) -> None:

@@ -13,28 +13,29 @@ from rich.console import Console
 
 pytest.importorskip("matplotlib")
 
-from skyband import bench
-from skyband.bench import measure, report, topkw, topkw_claims, topkw_data, topkw_runs, topkw_targets, ways
-from skyband.bench.topkw_runs import Effort, Scenario, Trial
+import benchmarks
+from benchmarks import baselines, measure, report, topkw
+from benchmarks.topkw import claims, data, runs, targets
+from benchmarks.topkw.runs import Effort, Scenario, Trial
 
-FILE = Path(os.environ.get("SKYBAND_DATA", Path(__file__).parents[3] / "shared" / "data")) / topkw_data.FILE
+FILE = Path(os.environ.get("SKYBAND_DATA", Path(__file__).parents[3] / "shared" / "data")) / data.FILE
 with_data = pytest.mark.skipif(
-    not FILE.exists(), reason=f"no {topkw_data.FILE}: set SKYBAND_DATA to the folder of the data sets"
+    not FILE.exists(), reason=f"no {data.FILE}: set SKYBAND_DATA to the folder of the data sets"
 )
 SMALL = Scenario(queries=3, k=2, n=50, b=10)
 
 
 @pytest.fixture(scope="module")
-def smoke(tmp_path_factory: pytest.TempPathFactory) -> bench.Outcome:
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> benchmarks.Outcome:
     """A smoke run where there are no recorded data."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("SKYBAND_DATA", raising=False)
         patch.chdir(tmp_path_factory.mktemp("elsewhere"))
         console = Console(file=io.StringIO(), width=120)
-        return bench.run("topkw", smoke=True, output=tmp_path_factory.mktemp("bench"), console=console)
+        return benchmarks.run("topkw", smoke=True, output=tmp_path_factory.mktemp("bench"), console=console)
 
 
-def test_every_experiment_leaves_rows_with_all_columns(smoke: bench.Outcome) -> None:
+def test_every_experiment_leaves_rows_with_all_columns(smoke: benchmarks.Outcome) -> None:
     with smoke.csv.open() as file:
         lines = list(csv.DictReader(file))
     assert list(lines[0]) == [field.name for field in fields(Trial)]
@@ -45,7 +46,7 @@ def test_every_experiment_leaves_rows_with_all_columns(smoke: bench.Outcome) -> 
     assert measure.read_rows(smoke.csv, Trial) == smoke.rows
 
 
-def test_the_page_shows_every_section_target_and_plot(smoke: bench.Outcome) -> None:
+def test_the_page_shows_every_section_target_and_plot(smoke: benchmarks.Outcome) -> None:
     assert smoke.page is not None
     page, made = smoke.page.read_text(), report.page_of("topkw")
     assert smoke.page == smoke.csv.parent / "experiments" / "topkw.md"
@@ -60,8 +61,8 @@ def test_the_page_shows_every_section_target_and_plot(smoke: bench.Outcome) -> N
     assert json.loads(smoke.csv.with_suffix(".json").read_text())["size"] == "smoke"
 
 
-def test_what_the_paper_finds_is_judged(smoke: bench.Outcome) -> None:
-    found = topkw_claims.findings(smoke.rows)
+def test_what_the_paper_finds_is_judged(smoke: benchmarks.Outcome) -> None:
+    found = claims.findings(smoke.rows)
     assert {finding.figure[:2].strip() for finding in found} == {"8", "9", "10", "11", "12"}
     assert all(finding.holds or finding.why_not for finding in found)
     assert smoke.page is not None
@@ -75,27 +76,27 @@ def test_what_the_paper_finds_is_judged(smoke: bench.Outcome) -> None:
 def test_without_readings_only_random_numbers_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SKYBAND_DATA", raising=False)
-    assert topkw_data.recorded_sensors(None) is None
-    with pytest.raises(bench.BenchmarkError, match=r"there is no sensors/readings\.parquet in "):
-        bench.run("topkw", data=tmp_path, smoke=True)
+    assert data.recorded_sensors(None) is None
+    with pytest.raises(benchmarks.BenchmarkError, match=r"there is no sensors/readings\.parquet in "):
+        benchmarks.run("topkw", data=tmp_path, smoke=True)
 
 
-@pytest.mark.parametrize("name", topkw_data.DRAWN)
+@pytest.mark.parametrize("name", data.DRAWN)
 def test_drawn_points_fill_the_unit_cube_and_are_the_same_again(name: str) -> None:
-    points = topkw_data.points(name, 3_000, 3)
+    points = data.points(name, 3_000, 3)
     assert points.shape == (3_000, 3)
     assert 0 <= points.min() < points.max() <= 1
-    assert np.array_equal(points, topkw_data.points(name, 3_000, 3))
+    assert np.array_equal(points, data.points(name, 3_000, 3))
     in_cells, _ = np.histogramdd(points, bins=4, range=[(0, 1)] * 3)
     assert (np.median(in_cells) > 30) == (name == "uniform")
 
 
 @with_data
 def test_readings_are_in_order_of_time_or_drawn_from_the_same() -> None:
-    whole = topkw_data.readings(FILE)
+    whole = data.readings(FILE)
     assert whole.shape[1] == 4
     assert (whole.min(), whole.max()) == (0, 1)
-    real, drawn = (topkw_data.points(name, len(whole) + 5, 4, FILE) for name in ("real", "randomised real"))
+    real, drawn = (data.points(name, len(whole) + 5, 4, FILE) for name in ("real", "randomised real"))
     assert np.array_equal(real[len(whole) :], whole[:5])
     step, mixed = (np.abs(np.diff(points[:, 0])).mean() for points in (real, drawn))
     assert step < 0.7 * mixed  # stations take turns, but it is the same hour for all
@@ -106,7 +107,7 @@ def test_readings_are_in_order_of_time_or_drawn_from_the_same() -> None:
 def test_everything_agrees_on_readings() -> None:
     with topkw.setting(topkw.Scale.of(full=False, smoke=True, data=FILE.parents[1])) as setting:
         rows = list(topkw.agreement(setting))
-        assert {row.data_set for row in rows} == {*topkw_data.DRAWN, *topkw_data.RECORDED}
+        assert {row.data_set for row in rows} == {*data.DRAWN, *data.RECORDED}
         (worst,) = (row for row in topkw.errors(setting) if (row.data_set, row.value) == ("real", "3"))
     assert worst.missed is not None
     assert worst.missed > 1  # what PA is not made for
@@ -116,18 +117,18 @@ def test_everything_agrees_on_readings() -> None:
 
 
 def test_windows_are_filled_before_the_clock_runs() -> None:
-    points = topkw_data.points("uniform", 200, 2)
-    done = topkw_runs.run("ra", SMALL, points, Effort(20, 100, 0.0, 9.0, batch=10))
+    points = data.points("uniform", 200, 2)
+    done = runs.run("ra", SMALL, points, Effort(20, 100, 0.0, 9.0, batch=10))
     assert (done.windows, done.events) == ("full", 20)
-    whole = topkw_runs.run("ra", SMALL, points, topkw_runs.ALL_OF_IT)
+    whole = runs.run("ra", SMALL, points, runs.ALL_OF_IT)
     assert (whole.windows, whole.events) == ("from the start", 200)
-    stopped = topkw_runs.run("ra", SMALL, points, Effort(20, 100, 0.0, 0.0, batch=10))
+    stopped = runs.run("ra", SMALL, points, Effort(20, 100, 0.0, 0.0, batch=10))
     assert (stopped.windows, stopped.events) == ("filling", 10)
 
 
 def test_references_and_objects_are_those_at_the_end() -> None:
-    points = topkw_data.points("uniform", 200, 2)
-    done = topkw_runs.run("cpm", SMALL, points, topkw_runs.ALL_OF_IT)
+    points = data.points("uniform", 200, 2)
+    done = runs.run("cpm", SMALL, points, runs.ALL_OF_IT)
     assert (done.references, done.objects) == (3 * SMALL.k, SMALL.n)
     row = done.trial("k", "k", 2, "cpm", SMALL)
     assert (row.references, row.objects, row.indexed) == (2, SMALL.n / 3, "yes")
@@ -141,23 +142,25 @@ def test_the_longest_buffer_is_half_a_window() -> None:
 
 def test_an_algorithm_that_reports_otherwise_stops_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topkw, "NINE", ("sa", "ra"))
-    true = topkw_runs.reports_of
+    true = runs.reports_of
 
-    def one_less(algorithm: str, scenario: Scenario, points: np.ndarray) -> tuple[np.ndarray, topkw_runs.Run]:
+    def one_less(algorithm: str, scenario: Scenario, points: np.ndarray) -> tuple[np.ndarray, runs.Run]:
         found, done = true(algorithm, scenario, points)
         return (found[1:] if algorithm == "ra" else found), done
 
     monkeypatch.setattr(topkw, "reports_of", one_less)
     setting = topkw.Setting(topkw.Scale.of(full=False, smoke=True, data=None), None, {})
-    with pytest.raises(ways.DisagreementError, match="ra and sa report different events on uniform, indexed: True"):
+    with pytest.raises(
+        baselines.DisagreementError, match="ra and sa report different events on uniform, indexed: True"
+    ):
         list(topkw.agreement(setting))
 
 
 def test_own_threads_are_given_back() -> None:
-    import skyband.blocks as blocks
+    import skyband.algorithms.topkw.blocks as blocks
 
     before = blocks.THREADS
-    with topkw_runs.on_one_core():
+    with runs.on_one_core():
         assert blocks.THREADS == 1
     assert before == blocks.THREADS
 
@@ -175,18 +178,18 @@ def test_promises_are_judged_from_the_rows() -> None:
     rows += [row("order", *one) for one in (("pa", 2.0), ("rapf", 4.0), ("ra", 8.0), ("sa", 6.0), ("snn", 12.0),
                                             ("cpm", 8.0))]  # fmt: skip
     rows.append(row("subscriptions", "blocks", 8.0))
-    assert [target.cells[1:] for target in topkw_targets.judge(rows)] == [
+    assert [target.cells[1:] for target in targets.judge(rows)] == [
         ("3.00", "≤ 10.00", "met"), ("12.00", "≤ 10.00", "not met"), ("2.40", "≥ 2.00", "met"),
         ("0.50", "≤ 1.00", "met"), ("0.50", "≤ 1.00", "met"), ("1.33", "≤ 1.00", "not met"),
         ("6.00", "≥ 5.00", "met"), ("4.00", "≥ 5.00", "not met"), ("125.00", "≥ 100.00", "met"),
     ]  # fmt: skip
-    assert topkw_targets.judge([]) == []
+    assert targets.judge([]) == []
 
 
 def test_errors_decide_the_first_finding() -> None:
     def counted(missed: float, wrong: float) -> Trial:
         return replace(row("error", "pa", 1.0, "9"), missed=missed, wrong=wrong)
 
-    (kept, *_), (broken, *_) = (topkw_claims.findings([counted(*errors)]) for errors in ((0.02, 0.03), (0.03, 0.03)))
+    (kept, *_), (broken, *_) = (claims.findings([counted(*errors)]) for errors in ((0.02, 0.03), (0.03, 0.03)))
     assert (kept.holds, broken.holds) == (True, False)
     assert "σN/n = 0.025 " in kept.here

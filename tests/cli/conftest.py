@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
-from skyband.cli import app
+from skyband.cli.commands import app
 
 START = datetime(2026, 3, 2, 9, 30, tzinfo=UTC)
 QUERIES = """

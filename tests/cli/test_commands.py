@@ -6,19 +6,17 @@ import csv
 import json
 import subprocess
 import sys
-import types
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
 import skyband as sb
+from skyband.cli.board import Board
+from skyband.cli.demo import COUNTED, JOINING, TIMED, run_demo
+from skyband.cli.market import Market
 from skyband.files.job import Report
-from skyband.terminal.board import Board
-from skyband.terminal.demo import COUNTED, JOINING, TIMED, run_demo
-from skyband.terminal.trades import Market
 from tests.cli.conftest import Invoke
 
 
@@ -128,29 +126,3 @@ def test_the_market_has_late_and_broken_rows() -> None:
 
 
 # Benchmarks.
-
-
-def test_bench_calls_the_benchmark_with_its_options(
-    tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    called: list[Any] = []
-    fake = types.ModuleType("skyband.bench")
-    fake.run = lambda name, **options: called.append((name, options))  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "skyband.bench", fake)
-    result = invoke("bench", "core", "--data", tmp_path, "--smoke")
-    assert result.exit_code == 0, result.output
-    usual = {"data": tmp_path, "output": None, "full": False, "smoke": True, "experiment": None, "variants": ()}
-    assert called == [("core", usual)]
-    assert "choose one" in invoke("bench", "core", "--full", "--smoke").stderr
-
-
-def test_bench_says_what_is_missing(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(*_: object, **__: object) -> None:
-        raise ModuleNotFoundError(name="polars")
-
-    fake = types.ModuleType("skyband.bench")
-    fake.run = run  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "skyband.bench", fake)
-    result = invoke("bench", "core")
-    assert result.exit_code == 2
-    assert "need the package 'polars'; install it with: pip install 'skyband[bench]'" in result.stderr

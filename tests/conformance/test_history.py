@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
-from skyband.skyline import Case
+from skyband.algorithms.stkqf.skyline import Case
 from skyband.windows import NEVER
 from tests.conformance.registry import algorithms
 

@@ -6,35 +6,35 @@ import numpy as np
 import pytest
 
 import skyband as sb
-from skyband.adaptive import Adaptive
-from skyband.kernels.skyband import PROBABLE, STRICT
-from skyband.skybands import Method, Skybands, Wish
+from skyband.algorithms.topkw.adaptive import AdaptiveBands
+from skyband.algorithms.topkw.band_kernels import PROBABLE, STRICT
+from skyband.algorithms.topkw.bands import Bands, BandSpec, Method
 from tests.conformance.registry import algorithms
 from tests.streams import random_workload, run_through
 
 N, WINDOW, K, QUERIES, ERROR = 6_000, 300, 4, 25, 0.2
 
 
-def reported(method: Method, x: np.ndarray, engine: type[Skybands] = Skybands) -> set[tuple[int, int]]:
+def reported(method: Method, x: np.ndarray, engine: type[Bands] = Bands) -> set[tuple[int, int]]:
     """Return which events were reported to which queries: each query ranks by a column of its own."""
     bands = engine(method, dimensions=QUERIES)
     unit = np.eye(QUERIES)
-    bands.add([Wish(K, WINDOW, WINDOW, weight=tuple(row), point=(0.0,) * QUERIES) for row in unit.tolist()])
+    bands.add([BandSpec(K, WINDOW, WINDOW, weight=tuple(row), point=(0.0,) * QUERIES) for row in unit.tolist()])
     number = np.arange(len(x))
     reports = bands.pass_over(x, number, number, number, np.zeros_like(number))
-    assert not isinstance(bands, Adaptive) or bands.using == "pa"
+    assert not isinstance(bands, AdaptiveBands) or bands.using == "pa"
     return set(zip(reports.row.tolist(), reports.slot.tolist(), strict=True))
 
 
-def errors(method: Method, seed: int, engine: type[Skybands] = Skybands) -> tuple[float, float]:
+def errors(method: Method, seed: int, engine: type[Bands] = Bands) -> tuple[float, float]:
     """Return the missed and the wrong events per query."""
     x = np.random.default_rng(seed).random((N, QUERIES))
     truth, found = reported(Method(STRICT), x), reported(method, x, engine)
     return len(truth - found) / QUERIES, len(found - truth) / QUERIES
 
 
-@pytest.mark.parametrize("engine", [Skybands, Adaptive])
-def test_lemma_4_6_errors_stay_within_the_bound(engine: type[Skybands]) -> None:
+@pytest.mark.parametrize("engine", [Bands, AdaptiveBands])
+def test_lemma_4_6_errors_stay_within_the_bound(engine: type[Bands]) -> None:
     """Per query less than σ N/n events are missed, and less than 3/2 σ N/n are wrong, on streams in random order."""
     method = Method(PROBABLE, error=ERROR, additional=0)
     missed, wrong = np.mean([errors(method, seed, engine) for seed in range(20)], axis=0)

@@ -20,7 +20,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from skyband.cli import app
+from skyband.cli.commands import app
 
 ROOT = Path(__file__).parents[2]
 _FENCE = re.compile(r"^```(?P<language>\w+)(?P<options>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skyband.algorithms.topkn import TopkN
-from skyband.joined import Arrivals
-from skyband.metrics import ndcg, precision
-from skyband.policies import POLICIES
-from skyband.policies.base import Candidates
-from skyband.policies.wbm import wbm_score
+from skyband.remote.accuracy import ndcg, precision
+from skyband.remote.objects import Arrivals
+from skyband.remote.policies import POLICIES
+from skyband.remote.policies.base import Candidates
+from skyband.remote.policies.rankers import wbm_score
+from skyband.remote.topkn import TopkN
 
 # Figure 1: windows of 9 that slide by 3; W0 is (1, 10], which is [2, 11) in whole numbers. The marks of Figure 6 fix
 # the times: B is in W0 only, C in W0 and W1, E and F in W0 to W2. A and D come early, too low to be in any list.

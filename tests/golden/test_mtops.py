@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 import skyband as sb
-from skyband.algorithms.in_order import extract
-from skyband.algorithms.mtopband import Band
-from skyband.algorithms.mtops import MetaQuery
-from skyband.algorithms.toplist import TopList
-from skyband.arena import Arena
+from skyband.algorithms.in_order import MetaQuery, extract
+from skyband.algorithms.mtops.mtopband import Band
+from skyband.algorithms.mtops.top_list import TopList
+from skyband.events.store import EventStore
 from skyband.order import IntArray
-from skyband.windows import Due, Schedule
+from skyband.windows import DueWindows, Schedule
 
 
 def meta(*queries: tuple[int, int, int, int]) -> MetaQuery:
@@ -72,14 +71,14 @@ SCORES = [12.0, 1.0, 2.0, 3.0, 6.0, 11.0, 9.0, 5.0]
 NOTHING = np.empty((3, 0), np.int64)
 
 
-def arena_of(scores: list[float]) -> Arena:
-    arena, time = Arena(counts=False), np.arange(len(scores))
+def arena_of(scores: list[float]) -> EventStore:
+    arena, time = EventStore(counts=False), np.arange(len(scores))
     arena.append(np.array(scores), time, time, 0, time, None)
     return arena
 
 
 def follow(keeper: Band | TopList, slots: list[int], opened: IntArray, steps: IntArray, passed: int) -> None:
-    keeper.follow(np.array(slots, np.int32), opened, steps, Due.none(), np.empty(0, np.int64), passed)
+    keeper.follow(np.array(slots, np.int32), opened, steps, DueWindows.none(), np.empty(0, np.int64), passed)
 
 
 @pytest.fixture(params=[Band, TopList])
@@ -138,10 +137,10 @@ def test_example_7_0_3_each_query_gets_its_share_of_a_view() -> None:
     """At 8 s W0 serves Q1 (k = 3), Q2 (k = 2) and Q3 (k = 1); the view after it serves Q2."""
     arena = arena_of(SCORES)
     keeper = TopList(arena, [Schedule("", 1, 1, 1, 0, 0)], 0)
-    windows = Due(np.array([0, 1]), np.array([0, 2]), np.array([8, 10]))
+    windows = DueWindows(np.array([0, 1]), np.array([0, 2]), np.array([8, 10]))
     picks = keeper.follow(np.arange(8, dtype=np.int32), VIEWS, NOTHING, windows, np.array([3, 2]), 10)
     queries = [Schedule(f"Q{i}", k, 8, 2, 0, 0) for i, k in enumerate((3, 2, 1), 1)]
-    due = Due(np.array([0, 1, 2, 1]), np.array([0, 0, 0, 2]), np.array([8, 8, 8, 10]))
+    due = DueWindows(np.array([0, 1, 2, 1]), np.array([0, 0, 0, 2]), np.array([8, 8, 8, 10]))
     shares = extract(picks, arena, due, queries, np.array([0, 0, 0, 1]))
     found = [arena.merit[part].tolist() for part in np.split(shares.slots, shares.offsets[1:-1])]
     assert found == [[12, 11, 9], [12, 11], [12], [11, 9]]

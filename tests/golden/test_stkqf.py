@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import skyband as sb
-from skyband.skyline import Case, Need, Scan, SQGrid, dominates, scan_for, skyline
+from skyband.algorithms.stkqf.skyline import Case, Need, Scan, SQGrid, dominates, scan_for, skyline
 
 
 def test_figure_2a_dominance_and_skyline() -> None:

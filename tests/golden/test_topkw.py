@@ -11,27 +11,27 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skyband.exhaustive import CPM, SNN, Exhaustive
-from skyband.kernels.topkw import EUCLID
-from skyband.query_grid import Grid
-from skyband.skybands import NONE, PROBABLE, RELAXED, STRICT, Method, Skybands, Wish
+from skyband.algorithms.topkw.bands import NONE, PROBABLE, RELAXED, STRICT, Bands, BandSpec, Method
+from skyband.algorithms.topkw.event_kernels import EUCLID
+from skyband.algorithms.topkw.exhaustive import CPM, SNN, ExhaustiveBands
+from skyband.algorithms.topkw.query_grid import QueryGrid
 
 SCORES = {2: 1.0, 3: 2.0, 1: 3.0, 7: 4.0, 5: 5.0, 9: 5.5, 4: 7.0, 8: 7.5, 6: 9.0, 11: 10.0, 10: 11.0}
 S = [np.nan, *(SCORES[i] for i in range(1, 12))]
 
 
 def steps(
-    method: Method, grid: Grid | None = None, engine: type[Skybands] = Skybands
-) -> tuple[Skybands, list[list[list[int]]], list[float], list[int]]:
+    method: Method, grid: QueryGrid | None = None, engine: type[Bands] = Bands
+) -> tuple[Bands, list[list[list[int]]], list[float], list[int]]:
     """Run the example; return, per step, what band and filter hold, the threshold, and all that was reported."""
     bands = engine(method, dimensions=1, grid=grid)
-    bands.add([Wish(k=1, size=6, population=6, family=EUCLID, point=(0.0,), weight=(1.0,))])
+    bands.add([BandSpec(k=1, size=6, population=6, family=EUCLID, point=(0.0,), weight=(1.0,))])
     number = np.arange(12)
     rows, thresholds, told = [], [], []
     for i in range(1, 12):
         at = number[i : i + 1]
         told += bands.pass_over(np.array([[S[i]]]), at, at, number, number).slot.tolist()
-        held = bands.held[2] if engine is Exhaustive else number
+        held = bands.held[2] if engine is ExhaustiveBands else number
         rows.append([held[band[2][0, : band[4][0]]].tolist() for band in (bands.band, bands.strainer)])
         thresholds.append(float(bands.band[6][0]))
         bands.check()
@@ -85,7 +85,7 @@ def test_table_vii_relaxed() -> None:
 
 def test_table_iii_strict_with_a_strict_filter() -> None:
     """The buffer has three objects; what lies outside of the monitored cells reaches neither band nor filter."""
-    grid = Grid(np.zeros(1), np.full(1, 30.0), cells=10)
+    grid = QueryGrid(np.zeros(1), np.full(1, 30.0), cells=10)
     bands, rows, _, told = steps(Method(STRICT, STRICT, buffer=3), grid)
     assert rows == [
         [[1], [1]],
@@ -113,7 +113,7 @@ def test_table_iii_strict_with_a_strict_filter() -> None:
 )
 def test_table_ii_from_scratch(kind: int, kept: list[list[int]], thresholds: list[int]) -> None:
     """What each keeps, and its threshold: the score of the worst of the best k when it last looked from scratch."""
-    bands, rows, found, told = steps(Method(kind), engine=Exhaustive)
+    bands, rows, found, told = steps(Method(kind), engine=ExhaustiveBands)
     assert [band for band, _ in rows] == kept
     assert found == [S[i] for i in thresholds]
     assert told == [1, 2, 3, 7]

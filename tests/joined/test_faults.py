@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import skyband as sb
-from skyband.services import HttpJson, Limits
+from skyband.remote.services import HttpJson, Limits
 from tests.remote.servers import Loopback, Reply, Request
 
 SECOND = 1_000_000

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import skyband as sb
-from skyband.services import Limits, ServiceError
+from skyband.remote.services import Limits, ServiceError
 from tests.joined import oracle
 from tests.joined.oracle import Event
 

@@ -16,8 +16,8 @@ import sqlalchemy as sa
 from typer.testing import CliRunner
 
 import skyband as sb
-from skyband.cli import app
-from skyband.services import HttpJson, Limits, ServiceTimeout, Sparql, Sql
+from skyband.cli.commands import app
+from skyband.remote.services import HttpJson, Limits, ServiceTimeout, Sparql, Sql
 from tests.remote.servers import Loopback, Reply, Request
 from tests.spark import postgres
 

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import skyband as sb
-from skyband.reduced_query import Reduced, ReducedQuery
-from skyband.services import Limits
-from skyband.stream_side import FIRST, ID, PANE, REFRESHED, ROWS, TIME
+from skyband.engine.partials import FIRST, ID, PANE, REFRESHED, ROWS, TIME
+from skyband.engine.per_id import PerIdQuery, ReducedBatch
+from skyband.remote.services import Limits
 from tests.joined import oracle
 from tests.joined.test_monitor import WINDOWS
 
@@ -62,7 +62,7 @@ class Changing:
 def without_settled(monitor: sb.Monitor, stayed: Counter[str]) -> None:
     """Let events of settled ids stay behind, as they do on executors."""
 
-    def shorten(one: ReducedQuery, reduced: Reduced) -> Reduced:
+    def shorten(one: PerIdQuery, reduced: ReducedBatch) -> ReducedBatch:
         settled = monitor.joins.settled(one)
         here = pc.is_in(reduced.partials[ID], settled[ID])
         aside = reduced.partials.filter(here).join(settled, ID).group_by(PANE)

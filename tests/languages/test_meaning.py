@@ -10,8 +10,8 @@ from rdflib import Dataset, Literal, URIRef
 
 import skyband as sb
 from skyband.languages import read_rspql
-from skyband.languages.clauses import PART_NAMESPACE, statements
 from skyband.languages.rdf import Event, Pattern, rows
+from skyband.languages.rspql.clauses import PART_NAMESPACE, statements
 
 NAMESPACE = "urn:skyband:"
 PATTERNS = {

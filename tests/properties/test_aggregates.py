@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import skyband as sb
 from skyband.order import NEVER
-from skyband.query import LARGEST_K
+from skyband.queries.query import LARGEST_K
 from tests.oracle import Ask, Event, Oracle
 
 Row = dict[str, Any]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, note, settings
 
 import skyband as sb
-from skyband.changes import fold
+from skyband.answers.changes import fold
 from tests.conformance.registry import algorithms, ranks
 from tests.oracle import Ask, Event
 from tests.streams import Workload, assert_same, query_of, replies_of, run_through, table_of

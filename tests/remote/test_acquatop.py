@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skyband import snapshot
-from skyband.acquatop import AcquaTop
+from skyband.engine import snapshot
 from skyband.errors import InputError, QueryError
-from skyband.filter_join import FilterJoin
-from skyband.policies import POLICIES
-from skyband.remote_join import STALE, JoinedAnswer, RemoteJoin
-from skyband.replica import Replica
-from skyband.services import Gateway, Limits, ServiceError
-from skyband.services.base import Id
+from skyband.remote.acquatop import AcquaTop
+from skyband.remote.filter_join import FilterJoin
+from skyband.remote.join import STALE, JoinedAnswer, RemoteJoin
+from skyband.remote.policies import POLICIES
+from skyband.remote.replica import Replica
+from skyband.remote.services import Gateway, Limits, ServiceError
+from skyband.remote.services.base import Id
 
 SIZE, SLIDE, IDS = 30, 10, 25
 RANKING = [name for name in POLICIES if not POLICIES[name].needs_filter]

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skyband.acquatop import AcquaTop
-from skyband.filter_join import FilterJoin
-from skyband.remote_join import JoinedAnswer, RemoteJoin
-from skyband.replica import Replica
-from skyband.services import Gateway, HttpJson, Limits
+from skyband.remote.acquatop import AcquaTop
+from skyband.remote.filter_join import FilterJoin
+from skyband.remote.join import JoinedAnswer, RemoteJoin
+from skyband.remote.replica import Replica
+from skyband.remote.services import Gateway, HttpJson, Limits
 from tests.remote.servers import Loopback, Reply, Request
 
 BUDGET, DEADLINE, SECOND = 4, 0.15, 1_000_000

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skyband.acquatop import AcquaTop
-from skyband.durations import SECOND
 from skyband.errors import InputError
-from skyband.metrics import ndcg, precision
 from skyband.order import FloatArray
-from skyband.policies import GAINING, POLICIES, Candidates
-from skyband.policies.gain import Gain
-from skyband.policies.savings import Savings
-from skyband.replica import Replica
-from skyband.services import Gateway, Limits
-from skyband.services.base import Id
+from skyband.remote.accuracy import ndcg, precision
+from skyband.remote.acquatop import AcquaTop
+from skyband.remote.budget import Savings
+from skyband.remote.policies import GAINING, POLICIES, Candidates
+from skyband.remote.policies.gain import Gain
+from skyband.remote.replica import Replica
+from skyband.remote.services import Gateway, Limits
+from skyband.remote.services.base import Id
+from skyband.times import SECOND
 
 
 def objects(scores: Sequence[float], **columns: Any) -> Candidates:

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from skyband.errors import InputError
-from skyband.services import Gateway, Limits, ServiceError, ServiceTimeout
-from skyband.services.base import Id
-from skyband.services.limits import Breaker
+from skyband.remote.services import Gateway, Limits, ServiceError, ServiceTimeout
+from skyband.remote.services.base import Id
+from skyband.remote.services.limits import CircuitBreaker
 from tests.remote.servers import Clock
 
 EPOCH = 1_700_000_000.0  # what the clock on the wall says when the process's own says 0
@@ -194,7 +194,7 @@ def test_a_service_that_only_lies_is_left_alone_as_well() -> None:
 
 
 def test_after_a_rest_one_request_alone_tries() -> None:
-    breaker = Breaker(trip_after=1, rest=10.0)
+    breaker = CircuitBreaker(trip_after=1, rest=10.0)
     breaker.failed(0.0)
     assert not breaker.lets_through(9.0)
     assert breaker.lets_through(10.0)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyband.errors import InputError
-from skyband.metrics import cumulative, jaccard, jaccard_distance, ndcg, ndcg_compat, precision
+from skyband.remote.accuracy import cumulative, jaccard, jaccard_distance, ndcg, ndcg_compat, precision
 
 RANKED = [ndcg, ndcg_compat, precision]
 

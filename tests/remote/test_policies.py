@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skyband import policies
-from skyband.acquatop import AcquaTop
 from skyband.errors import InputError
-from skyband.filter_join import FilterJoin
-from skyband.policies import POLICIES, Candidates, find_policy
-from skyband.remote_join import JoinedAnswer, RemoteJoin
-from skyband.replica import Replica
-from skyband.services import Gateway, Limits
-from skyband.services.base import Id
+from skyband.remote import policies
+from skyband.remote.acquatop import AcquaTop
+from skyband.remote.filter_join import FilterJoin
+from skyband.remote.join import JoinedAnswer, RemoteJoin
+from skyband.remote.policies import POLICIES, Candidates, find_policy
+from skyband.remote.replica import Replica
+from skyband.remote.services import Gateway, Limits
+from skyband.remote.services.base import Id
 
 NAMES = list(POLICIES)
 RANKING = [name for name in NAMES if not POLICIES[name].needs_filter]
@@ -276,5 +276,7 @@ def test_policies_do_not_even_import_services_or_the_replica() -> None:
         for node in ast.walk(ast.parse(file.read_text())):
             named = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             named += [name.name for name in node.names] if isinstance(node, ast.Import) else []
-            ours = {name for name in named if name.startswith("skyband") and not name.startswith("skyband.policies")}
+            ours = {
+                name for name in named if name.startswith("skyband") and not name.startswith("skyband.remote.policies")
+            }
             assert ours <= allowed, f"{file.name} imports {ours - allowed}"

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from skyband.acquatop import AcquaTop
-from skyband.metrics import ndcg, ndcg_compat, precision
-from skyband.policies import GAINING, POLICIES
-from skyband.replica import Replica
-from skyband.services import Gateway
-from skyband.services.base import Id
+from skyband.remote.accuracy import ndcg, ndcg_compat, precision
+from skyband.remote.acquatop import AcquaTop
+from skyband.remote.policies import GAINING, POLICIES
+from skyband.remote.replica import Replica
+from skyband.remote.services import Gateway
+from skyband.remote.services.base import Id
 
 DATA = Path(os.environ.get("SKYBAND_DATA", Path(__file__).parents[3] / "shared" / "data")) / "twitter"
 pytestmark = pytest.mark.skipif(

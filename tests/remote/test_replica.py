@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skyband import snapshot
+from skyband.engine import snapshot
 from skyband.errors import InputError
-from skyband.replica import Replica
+from skyband.remote.replica import Replica
 from skyband.windows import ALWAYS, NEVER
 
 SECOND = 1_000_000

@@ -14,9 +14,9 @@ import pytest
 import sqlalchemy as sa
 
 from skyband.errors import InputError
-from skyband.services import Gateway, HttpJson, Limits, ServiceError, ServiceTimeout, Sparql, Sql
-from skyband.services import web as web_module
-from skyband.services.sparql import _literal
+from skyband.remote.services import Gateway, HttpJson, Limits, ServiceError, ServiceTimeout, Sparql, Sql
+from skyband.remote.services import web as web_module
+from skyband.remote.services.sparql import _literal
 from tests.remote.servers import Loopback, Reply, Request
 
 NASTY = [
@@ -430,7 +430,7 @@ def test_connections_are_closed_but_not_those_of_others(database: str) -> None:
 
 def test_nothing_is_loaded_before_it_is_needed() -> None:
     code = (
-        "import sys, skyband, skyband.services, skyband.acquatop, skyband.filter_join; "
+        "import sys, skyband, skyband.remote.services, skyband.remote.acquatop, skyband.remote.filter_join; "
         "print(sorted({'httpx', 'sqlalchemy'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)

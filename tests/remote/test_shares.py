@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skyband.remotes import Remote
-from skyband.services import Limits
-from skyband.shares import Shares
+from skyband.remote.budget import SharedBudget
+from skyband.remote.remote import Remote
+from skyband.remote.services import Limits
 
 wishes = st.dictionaries(
     st.sampled_from("pqrst"), st.lists(st.integers(0, 15), max_size=12, unique=True), max_size=5
@@ -21,7 +21,7 @@ wishes = st.dictionaries(
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 12) | st.none(), st.lists(wishes, max_size=8))
 def test_the_budget_is_spent_and_never_exceeded(budget: int | None, moments: list[dict[str, list[int]]]) -> None:
-    shares, again = Shares(budget), Shares(budget)
+    shares, again = SharedBudget(budget), SharedBudget(budget)
     for wanted in moments:
         need = {query: sum(ids) % (len(ids) + 1) for query, ids in wanted.items()}
         found = shares.split(wanted, need)
@@ -49,7 +49,7 @@ def test_nobody_starves(budget: int, queries: list[tuple[int, int, bool]]) -> No
         for number, (count, _, together) in enumerate(queries)
     }
     need = {f"q{number}": min(stale, count) for number, (count, stale, _) in enumerate(queries)}
-    shares = Shares(budget)
+    shares = SharedBudget(budget)
     longest = 2 * len(queries) * sum(1 + stale for stale in need.values()) // budget + 2
     waits = Counter[str]()
     for _ in range(4 * longest):
@@ -74,7 +74,7 @@ def test_refreshes_go_where_values_have_probably_changed() -> None:
 
 
 def test_what_several_want_is_paid_for_once() -> None:
-    shares = Shares(2)
+    shares = SharedBudget(2)
     assert shares.split({"p": ["a", "b"], "q": ["a", "c"]}, {"p": 2, "q": 2}) == ["a", "c"]
     assert shares.credit == {"p": 0.0}, "q has all that it wants"
 
@@ -87,7 +87,7 @@ def test_no_budget_and_no_bound(budget: int | None) -> None:
 
 def test_who_was_served_long_does_not_pay_for_it_when_another_comes() -> None:
     """What others leave over costs nobody anything: what one has drawn beyond one's credit is soon forgotten."""
-    shares, many = Shares(3), [f"p{i}" for i in range(20)]
+    shares, many = SharedBudget(3), [f"p{i}" for i in range(20)]
     for _ in range(100):
         assert shares.split({"p": many, "q": ["x"]}, {"p": 0, "q": 1}) == ["x", "p0", "p1"]
     wanted = {"p": many, "q": ["x"], "new": [f"n{i}" for i in range(20)]}

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skyband import snapshot
-from skyband.algorithms.topkn import TopkN
+from skyband.engine import snapshot
 from skyband.errors import QueryError
-from skyband.joined import Arrivals, Panorama
+from skyband.remote.objects import Arrivals
+from skyband.remote.topkn import TopkN
+from skyband.windows import WindowGrid
 
 SIZE, SLIDE = 12, 4
-WINDOWS = Panorama(SIZE, SLIDE)
+WINDOWS = WindowGrid(SIZE, SLIDE)
 
 
 class World:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
-from skyband.rows import Source
+from skyband.events.batch import StreamColumns
 from skyband.serve.local_stream import LocalStream
 from skyband.serve.server import Server
 
@@ -64,7 +64,7 @@ class Fed(LocalStream):
                     continue
 
         super().__init__(
-            queries, batches(), schema=SCHEMA, source=Source("ts", "symbol"), delay=0, stopping=stopping, **options
+            queries, batches(), schema=SCHEMA, source=StreamColumns("ts", "symbol"), delay=0, stopping=stopping, **options
         )  # fmt: skip
 
     def feed(self, *events: Event) -> None:

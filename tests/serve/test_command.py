@@ -16,7 +16,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from skyband.cli import app
+from skyband.cli.commands import app
 from tests.cli.conftest import QUERIES, events, save
 from tests.serve.conftest import TOKEN, answers, eventually
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import skyband as sb
 from skyband.errors import InputError, QueryError
-from skyband.rows import Source
+from skyband.events.batch import StreamColumns
 from skyband.serve.guard import POLICY
 from skyband.serve.server import Server
 from skyband.serve.texts import LANGUAGES, Limits, Reading
@@ -206,7 +206,7 @@ WORDS = st.sampled_from(
      ")", "{", "}", "[", "]", ",", ";", "\n", "REGISTER STREAM", "WHERE", "WINDOW", "SERVICE", "<http://x>", "?s", ":W",
      "HOP", "TUMBLE", "INTERVAL", "MINUTES", "\x00", "é", "\\", "--", "/*"]
 )  # fmt: skip
-READING = Reading(Source("ts", "symbol"))
+READING = Reading(StreamColumns("ts", "symbol"))
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),

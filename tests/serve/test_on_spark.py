@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 import skyband as sb
-from skyband.rows import Source
-from skyband.serve import opening
+from skyband.cli import serve_inputs
+from skyband.events.batch import StreamColumns
 from skyband.serve.spark_stream import SparkStream
 from tests.serve.conftest import answers, eventually, served
 from tests.spark.streams import core, events, write
@@ -38,8 +38,8 @@ def test_in_this_process_and_by_its_checkpoint(tmp_path: Path) -> None:
     moves = replace(TOP, name="moves", emit="changes")
     folder, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
     write(folder, tables[:2])
-    given = opening.Input(folder, [TOP, moves], Source("t", "id"), "60 microseconds")
-    with opening.on_spark(given, checkpoint, None, Console(quiet=True)) as stream:
+    given = serve_inputs.Input(folder, [TOP, moves], StreamColumns("t", "id"), "60 microseconds")
+    with serve_inputs.on_spark(given, checkpoint, None, Console(quiet=True)) as stream:
         handle: Any = cast(SparkStream, stream).control
         with served(stream) as client:
             handle.processAllAvailable()
@@ -64,13 +64,13 @@ def test_in_this_process_and_by_its_checkpoint(tmp_path: Path) -> None:
             assert client.get("/api/queries").json()["queries"][-1]["state"] == "active"
             assert client.post("/api/queries", content=SUMS, headers=AS_SQL).status_code == 201
     assert not handle.isActive
-    with opening.on_spark(given, checkpoint, None, Console(quiet=True)) as stream, served(stream) as client:
+    with serve_inputs.on_spark(given, checkpoint, None, Console(quiet=True)) as stream, served(stream) as client:
         write(folder, tables[3:], first=3)
         found = eventually(lambda: len(seen := answers(client, "sums", limit=50)) >= 2 and seen)
         assert all(row["was"] is not None for row in found[0]["rows"] if row["id"] in ids(found[1])), "groups move"
         assert {q["name"] for q in client.get("/api/queries").json()["queries"]} == {"top", "moves", "mine", "sums"}
         last = found[0]
-    with served(opening.attached(checkpoint)) as client:
+    with served(serve_inputs.attached(checkpoint)) as client:
         assert [(r["id"], r["score"]) for r in answers(client, "sums")[0]["rows"]] == [
             (r["id"], r["score"]) for r in last["rows"]
         ], "of the last window, though others closed in the same batch"
@@ -96,6 +96,6 @@ def test_queries_on_executors_cannot_be_changed(tmp_path: Path) -> None:
     identity = {"time": "t", "id": "id", "time_unit": None, "id_type": "int64", "algorithm": "staircase"}
     schema = events(np.random.default_rng(1), 5, 0).schema
     Checkpoint(tmp_path).open({**identity, "placement": "executors"}, schema, [TOP.as_dict()])
-    with served(opening.attached(tmp_path)) as client:
+    with served(serve_inputs.attached(tmp_path)) as client:
         for reply in (client.post("/api/queries", json=MINE), client.delete("/api/queries/top")):
             assert (reply.status_code, "started with" in reply.json()["error"]) == (409, True)

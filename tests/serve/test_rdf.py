@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from skyband.cli import serve_inputs
+from skyband.events.batch import StreamColumns
 from skyband.files.queries import load
 from skyband.files.rdf import pattern_of, rdf_files
-from skyband.rows import Source
-from skyband.serve import opening
 from tests.serve.conftest import answers, eventually, served
 
 QUERY = """\
@@ -41,9 +41,9 @@ def test_rdf_that_comes_into_a_folder(tmp_path: Path, caplog: pytest.LogCaptureF
     (folder / ".draft.nq").write_text("not yet")
     file = load(tmp_path / "traded.rq")
     pattern = pattern_of(rdf_files([folder]), file, None, None)
-    with opening.from_rdf(folder, pattern) as columns:
-        given = opening.Input(columns, file.queries, Source(pattern.time, str(file.subject)), "0 seconds")
-        with opening.locally(given, Console(quiet=True)) as stream, served(stream) as client:
+    with serve_inputs.from_rdf(folder, pattern) as columns:
+        given = serve_inputs.Input(columns, file.queries, StreamColumns(pattern.time, str(file.subject)), "0 seconds")
+        with serve_inputs.locally(given, Console(quiet=True)) as stream, served(stream) as client:
             first = eventually(lambda: answers(client, "traded"))[0]
             assert [(row["id"], row["score"]) for row in first["rows"]] == [("A", 7.0), ("B", 6.0)]
             with caplog.at_level(logging.ERROR):

@@ -16,14 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import skyband as sb
-from skyband.rows import Source
-from skyband.spark.executors import METRICS, answers_of
+from skyband.events.batch import StreamColumns
+from skyband.spark.state_store import METRICS, answers_of
 
 pytest.importorskip("google.protobuf")
 pytestmark = pytest.mark.spark
 
 BEGIN = 1_700_000_000_000_000
-SOURCE = Source("t", "id")
+SOURCE = StreamColumns("t", "id")
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
@@ -45,7 +45,7 @@ class Stream:
     session: Any
     folder: Path
     delay: int
-    source: Source = SOURCE
+    source: StreamColumns = SOURCE
     files: int = 0
     parts: list[pa.Table] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("rejected", "late", "partly_late"), 0))

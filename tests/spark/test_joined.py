@@ -14,7 +14,7 @@ import pytest
 
 import skyband as sb
 from skyband.errors import InputError, QueryError
-from skyband.services import HttpJson, Limits
+from skyband.remote.services import HttpJson, Limits
 from skyband.spark.control import Control
 from skyband.windows import NEVER
 from tests.remote.servers import Loopback, Reply, Request

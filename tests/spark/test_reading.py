@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
-from skyband.spark import outlook, reading, thresholds
-from skyband.spark.reading import Reader
+from skyband.spark.reducers import guesses, ranking, thresholds
+from skyband.spark.reducers.ranking import RankingReducer
 from tests.spark.streams import events
 
 pytestmark = pytest.mark.spark
@@ -21,10 +21,10 @@ DELAY = 60
 @pytest.fixture
 def bold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guess in small batches too, from few rows and hardly above k: guesses fail often, and must be mended."""
-    for module in (outlook, reading):
+    for module in (guesses, ranking):
         monkeypatch.setattr(module, "EVERY", 8)
         monkeypatch.setattr(module, "SMALL", 200)
-    monkeypatch.setattr(outlook, "FEW", 2)
+    monkeypatch.setattr(guesses, "FEW", 2)
     monkeypatch.setattr(thresholds, "wanted", lambda k: k + 1)
 
 
@@ -35,10 +35,10 @@ def shown(answers: list[sb.Answer]) -> list[Any]:
     ]
 
 
-def both(spark: Any, queries: list[sb.Query], tables: list[pa.Table]) -> list[reading.Reading]:
+def both(spark: Any, queries: list[sb.Query], tables: list[pa.Table]) -> list[ranking.BatchProgress]:
     """Push tables into one monitor as they are, into another one through Spark; compare all they say."""
     plain, read = (sb.Monitor(queries, time="t", id="id") for _ in range(2))
-    reader = Reader(read.source, tables[0].schema, DELAY)
+    reader = RankingReducer(read.source, tables[0].schema, DELAY)
     readings = []
     for table in tables:
         found = reader.read(spark.createDataFrame(table), read)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import skyband as sb
-from skyband import snapshot
+from skyband.engine import snapshot
 from skyband.errors import InputError, SnapshotError
 from skyband.spark import Files, Handle, start
 from skyband.spark.checkpoint import FIXED, KEPT_STATES, Checkpoint

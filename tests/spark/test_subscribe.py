@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import skyband as sb
-from skyband.spark import Control, Followed, subscribe
+from skyband.spark import Control, SubscriptionHandle, subscribe
 
 pytestmark = pytest.mark.spark
 FILES, ROWS = 5, 400
@@ -56,7 +56,7 @@ def write(folder: Path, numbers: range) -> None:
         os.utime(path, (1_000_000_000 + number,) * 2)  # the order in which Spark takes them
 
 
-def follow(spark: Any, folder: Path, **more: Any) -> Followed:
+def follow(spark: Any, folder: Path, **more: Any) -> SubscriptionHandle:
     schema = "t long, id long, x double, y double, kind string"
     stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
     given: dict[str, Any] = {

@@ -34,9 +34,10 @@ import pyarrow.parquet as pq
 import skyband as sb
 from skyband.errors import InputError
 from skyband.files.writers import Output, ParquetSheet
-from skyband.spark import Control, Files, Handle, outlook, reading, start
+from skyband.spark import Control, Files, Handle, start
 from skyband.spark.checkpoint import Checkpoint
-from skyband.spark.handler import Handler
+from skyband.spark.loop import MicroBatchLoop
+from skyband.spark.reducers import guesses, ranking
 
 KINDS = ("times", "guesses", "counts", "joined")
 SCHEMA = "ts timestamp, id string, price double, v bigint, g string"
@@ -210,10 +211,10 @@ def _of(name: str) -> Callable[..., bool]:
 
 
 POINTS = {
-    "before anything": Point(Handler, "__call__", "begins"),
+    "before anything": Point(MicroBatchLoop, "__call__", "begins"),
     "in the middle of the plan": Point(Checkpoint, "_write", "halfway", _of("planned")),
     "after the plan": Point(Checkpoint, "plan", "ends"),
-    "after reading": Point(reading.Reader, "read", "ends"),
+    "after reading": Point(ranking.RankingReducer, "read", "ends"),
     "in the middle of a sink's file": Point(ParquetSheet, "close", "begins"),
     "before a sink's file gets its name": Point(Output, "keep", "begins"),
     "between two sinks": Point(Files, "write", "ends", lambda sink, *_: sink.folder.name == "answers"),
@@ -222,7 +223,7 @@ POINTS = {
     "after the state, before old ones go": Point(Checkpoint, "_write", "ends", _of("state")),
     "after the state, before the status": Point(Checkpoint, "save", "ends"),
     "between latest answers and status": Point(Checkpoint, "_write", "begins", _of("status.json")),
-    "after the batch, before Spark's commit": Point(Handler, "__call__", "ends"),
+    "after the batch, before Spark's commit": Point(MicroBatchLoop, "__call__", "ends"),
 }
 
 
@@ -276,9 +277,9 @@ def live(given: argparse.Namespace) -> None:
         if given.point is not None:
             arm(POINTS[given.point], given.nth)
         if job.kind == "guesses":
-            for module in (reading, outlook):
+            for module in (ranking, guesses):
                 vars(module).update(EVERY=4, SMALL=64)
-            vars(outlook).update(FEW=4)
+            vars(guesses).update(FEW=4)
         endless: dict[str, Any] = {} if given.now else {"trigger": None}
         job.start(spark, given.run, given.source, **endless).awaitTermination()
     spark.stop()

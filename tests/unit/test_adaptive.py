@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import skyband as sb
-from skyband import random_order
-from skyband.adaptive import Adaptive
-from skyband.kernels.skyband import ENTERED, LEFT
-from skyband.random_order import BLOCK
-from skyband.skybands import PROBABLE, RELAXED, Method, Skybands, Wish
+from skyband.algorithms.topkw import random_order
+from skyband.algorithms.topkw.adaptive import AdaptiveBands
+from skyband.algorithms.topkw.band_kernels import ENTERED, LEFT
+from skyband.algorithms.topkw.bands import PROBABLE, RELAXED, Bands, BandSpec, Method
+from skyband.algorithms.topkw.random_order import BLOCK
 from tests.unit.test_random_order import STREAMS, noise
 from tests.unit.test_skybands import Restless, cost, stream, wish_of
 
@@ -22,13 +22,13 @@ CALM = 10 * BLOCK  # events in random order before anything changes
 Reported = tuple[int, int, int]
 
 
-def wishes() -> list[Wish]:
+def wishes() -> list[BandSpec]:
     """Return queries for the best by either end, and for the nearest to the middle."""
-    ends = [Wish(K, WINDOW, WINDOW, sign=sign, point=(0.0,), weight=(1.0,)) for sign in (1.0, -1.0)]
-    return [*ends, Wish(K, WINDOW // 2, WINDOW // 2, family=1, point=(0.0,), weight=(1.0,))]
+    ends = [BandSpec(K, WINDOW, WINDOW, sign=sign, point=(0.0,), weight=(1.0,)) for sign in (1.0, -1.0)]
+    return [*ends, BandSpec(K, WINDOW // 2, WINDOW // 2, family=1, point=(0.0,), weight=(1.0,))]
 
 
-def passed(bands: Skybands, x: np.ndarray, step: int = 250) -> Iterator[set[Reported]]:
+def passed(bands: Bands, x: np.ndarray, step: int = 250) -> Iterator[set[Reported]]:
     """Yield what is reported, step by step: query, what happened, event."""
     number = np.arange(len(x))
     for begin in range(0, len(x), step):
@@ -39,7 +39,7 @@ def passed(bands: Skybands, x: np.ndarray, step: int = 250) -> Iterator[set[Repo
         yield set(zip(reports.row.tolist(), reports.kind.tolist(), reports.slot.tolist(), strict=True))
 
 
-def best(wish: Wish, x: np.ndarray, until: int) -> list[int]:
+def best(wish: BandSpec, x: np.ndarray, until: int) -> list[int]:
     """Return the top k by the definition, where events lie at their numbers."""
     inside = range(max(until - wish.size, 0), until)
     costs = cost(wish, x[inside.start : until])
@@ -49,7 +49,7 @@ def best(wish: Wish, x: np.ndarray, until: int) -> list[int]:
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_stream_that_becomes_correlated_is_found_out_and_nothing_of_it_is_lost(name: str) -> None:
     x = np.concatenate([noise(CALM, 1), 3 * STREAMS[name](6 * BLOCK)])
-    bands, plain, exact = Adaptive(RAPF, 1), Skybands(Method(PROBABLE), 1), Skybands(RAPF, 1)
+    bands, plain, exact = AdaptiveBands(RAPF, 1), Bands(Method(PROBABLE), 1), Bands(RAPF, 1)
     asked = wishes()
     for one in (bands, plain, exact):
         one.add(asked)
@@ -76,7 +76,7 @@ def test_a_stream_that_becomes_correlated_is_found_out_and_nothing_of_it_is_lost
 
 def test_when_order_returns_so_does_pa_after_a_window() -> None:
     x = np.concatenate([np.cumsum(noise(4 * BLOCK), axis=0), noise(10 * BLOCK, 1)])
-    bands = Adaptive(RAPF, 1)
+    bands = AdaptiveBands(RAPF, 1)
     bands.add(wishes())
     assert bands.why == "fewer than 1,000 events came, too few to judge their order"
     used = []
@@ -90,7 +90,7 @@ def test_when_order_returns_so_does_pa_after_a_window() -> None:
 
 def test_a_query_that_comes_with_rapf_is_exact_at_once_and_one_that_comes_with_pa_is_not() -> None:
     x = np.concatenate([noise(CALM), np.cumsum(noise(2 * BLOCK), axis=0)])
-    bands = Adaptive(RAPF, 1)
+    bands = AdaptiveBands(RAPF, 1)
     bands.add(wishes())
     number, zero = np.arange(len(x)), np.zeros(len(x), np.int64)
     bands.pass_over(x[:CALM], number[:CALM], number[:CALM], number, zero)

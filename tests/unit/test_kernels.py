@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from skyband import order
-from skyband.kernels import latest, scan, seal
-from skyband.panes import UNTOUCHED
+from skyband.algorithms.shared_kernels import sort_runs
+from skyband.algorithms.staircase import scan_kernels, seal_kernels
+from skyband.algorithms.staircase import scan_kernels as scan
+from skyband.algorithms.staircase.panes import UNTOUCHED
 
 SEEDS = range(30)
 
@@ -77,7 +79,7 @@ def test_sort_runs_sorts_each_run_by_the_one_order(seed: int, compiled: bool) ->
         run = expected[start:end]
         expected[start:end] = run[order.best_first(events[0][run], time[run], key[run], part[run])]
         start = end
-    both(seal.sort_runs)[not compiled](slots, ends, *events[:4])
+    both(sort_runs)[not compiled](slots, ends, *events[:4])
     assert slots.tolist() == expected.tolist()
 
 
@@ -186,10 +188,10 @@ def test_scan_says_where_positions_leave_the_cuts(compiled: bool) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("mode", [seal.ALL, seal.BEST, seal.LATEST])
+@pytest.mark.parametrize("mode", [seal_kernels.ALL, seal_kernels.BEST, seal_kernels.LATEST])
 @pytest.mark.parametrize("parts", [1, 2])
 def test_seal_compiled_equals_seal_in_python(seed: int, mode: int, parts: int) -> None:
-    results = [run_seal(kernel, seed, mode, parts) for kernel in both(seal.seal)]
+    results = [run_seal(kernel, seed, mode, parts) for kernel in both(seal_kernels.seal)]
     for left, right in zip(*results, strict=True):
         assert np.array_equal(left, right)
 
@@ -199,7 +201,7 @@ def run_seal(kernel: Any, seed: int, mode: int, parts: int) -> list[np.ndarray]:
     n, panes = 120, 12
     position = np.sort(rng.integers(0, 10 * panes, n))
     merit, key, part = rng.integers(0, 9, n).astype(float), rng.integers(0, 7, n), rng.integers(0, parts, n)
-    if mode == seal.LATEST:  # one event of each id in each pane, as the algorithm sees to
+    if mode == seal_kernels.LATEST:  # one event of each id in each pane, as the algorithm sees to
         _, only = np.unique(np.stack([position // 10, part, key]), axis=1, return_index=True)
         position, merit, key, part = position[only], merit[only], key[only], part[only]
         by_pane = np.argsort(position // 10, kind="stable")
@@ -208,7 +210,7 @@ def run_seal(kernel: Any, seed: int, mode: int, parts: int) -> list[np.ndarray]:
     events = (merit, position, key, part, position)
     slots = np.arange(n, dtype=np.int32)
     ends = np.searchsorted(position // 10, np.arange(panes), side="right")
-    seal.sort_runs(slots, ends, *events[:4])
+    sort_runs(slots, ends, *events[:4])
     bands = tuple(
         tuple(np.empty(n, kind) for kind in (np.int32, np.int64, np.int64, np.float64, np.int64)) for _ in "ab"
     )
@@ -218,7 +220,7 @@ def run_seal(kernel: Any, seed: int, mode: int, parts: int) -> list[np.ndarray]:
     picks, offsets = np.zeros(5000, np.int32), np.zeros(len(due) + 1, np.int64)
     depth, worst = np.full(panes + 1, UNTOUCHED), np.full(panes + 1, -np.inf)
     starts = np.full(2, -(2**62))
-    codes = (part * 100 + key, 200) if mode != seal.ALL else (np.empty(0, np.int64), 0)
+    codes = (part * 100 + key, 200) if mode != seal_kernels.ALL else (np.empty(0, np.int64), 0)
     m, side = kernel(
         events, codes, mode, parts == 1, bands, 0, (slots, ends), np.arange(0, 10 * panes + 1, 10), 0,
         (starts, ks, slides), (query, end - sizes[query], end), depth, worst, picks, offsets,
@@ -254,5 +256,5 @@ def test_keep_latest_keeps_one_row_for_each_id_of_a_pane(seed: int, compiled: bo
         if (position[i], merit[i], time[i]) > (position[j], merit[j], time[j]):
             expected[name] = i
     with np.errstate(over="ignore"):
-        rows = both(latest.keep_latest)[not compiled](ident, pane, part, position, merit.astype(float), time)
+        rows = both(scan_kernels.keep_latest)[not compiled](ident, pane, part, position, merit.astype(float), time)
     assert rows.tolist() == sorted(expected.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skyband.spark.outlook import EVERY, Outlook, Scores, wanted
+from skyband.spark.reducers.guesses import EVERY, BatchForecast, ScoreDistribution, wanted
 from skyband.windows import NEVER
 
 SPAN = 2_000_000
@@ -20,7 +20,7 @@ def sample(n: int, slope: float = 0.0, seed: int = 1) -> tuple[np.ndarray, np.nd
 @pytest.mark.parametrize("slope", [0.0, 1e-6, -1e-6])
 def test_a_guess_lets_about_as_many_through_as_it_aims_at(slope: float) -> None:
     time, merit = sample(4_000, slope)
-    scores = Scores.fit(time, merit, SPAN)
+    scores = ScoreDistribution.fit(time, merit, SPAN)
     starts = np.arange(SPAN, 2 * SPAN, 100_000)
     bars = scores.guess(starts, starts + 100_000, wanted(100))
     events = 4_000 * EVERY // 20
@@ -33,22 +33,24 @@ def test_a_guess_lets_about_as_many_through_as_it_aims_at(slope: float) -> None:
 
 def test_a_stretch_with_few_events_gets_no_guess() -> None:
     time, merit = sample(4_000)
-    scores = Scores.fit(time, merit, SPAN)
+    scores = ScoreDistribution.fit(time, merit, SPAN)
     narrow = scores.guess(np.array([0]), np.array([100]), wanted(100))
     assert narrow.tolist() == [-np.inf]
-    assert Scores.fit(np.empty(0, np.int64), np.empty(0), 1).guess(np.array([0]), np.array([9]), 1.0) == [-np.inf]
+    assert ScoreDistribution.fit(np.empty(0, np.int64), np.empty(0), 1).guess(np.array([0]), np.array([9]), 1.0) == [
+        -np.inf
+    ]
 
 
 def test_infinite_and_constant_scores_do_not_confuse_the_trend() -> None:
     time, merit = sample(1_000)
     merit[::7] = np.inf
-    scores = Scores.fit(time, merit, SPAN)
+    scores = ScoreDistribution.fit(time, merit, SPAN)
     assert scores.slope == 0.0
-    assert Scores.fit(np.zeros(1_000, np.int64), merit, SPAN).slope == 0.0
+    assert ScoreDistribution.fit(np.zeros(1_000, np.int64), merit, SPAN).slope == 0.0
 
 
 def test_the_end_of_the_next_batch_is_foretold_from_the_last_ones() -> None:
-    outlook = Outlook()
+    outlook = BatchForecast()
     assert outlook.tail(0) is None
     for batch in range(1, 5):
         outlook.learn((batch - 1) * SPAN, batch * SPAN, 2_000_000, told=True)
@@ -58,7 +60,7 @@ def test_the_end_of_the_next_batch_is_foretold_from_the_last_ones() -> None:
 
 
 def test_small_batches_are_taken_whole_and_irregular_ones_looked_at_first() -> None:
-    outlook = Outlook()
+    outlook = BatchForecast()
     outlook.learn(0, SPAN, 1_000, told=True)
     assert outlook.tail(SPAN) == NEVER
     outlook.learn(SPAN, 5 * SPAN, 2_000_000, told=True)

@@ -7,7 +7,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from skyband.probability import candidates, convex_from, p_arrival, p_drop, p_last, p_practice, p_theory
+from skyband.algorithms.topkw.probability import (
+    candidates,
+    convex_from,
+    p_arrival,
+    p_drop,
+    p_last,
+    p_practice,
+    p_theory,
+)
 
 KS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 TABLE_V = {

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import skyband as sb
-from skyband.durations import microseconds, spoken
+from skyband.times import microseconds, spoken
 
 HOUR = sb.Window("1 hour")
 

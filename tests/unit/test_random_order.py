@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from skyband.random_order import BLOCK, FALSE_ALARM, Order, Watch, limit_for
+from skyband.algorithms.topkw.random_order import BLOCK, FALSE_ALARM, Order, Watch, limit_for
 
 WINDOW = 5 * BLOCK
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skyband import random_order
-from skyband.adaptive import Adaptive
-from skyband.blocks import Blocks
-from skyband.exhaustive import CPM, SNN, Exhaustive
-from skyband.kernels.skyband import ENTERED, LEFT, RETURNED
-from skyband.kernels.topkw import ATTRIBUTE, COLUMN, EUCLID, SUM
-from skyband.query_grid import Grid
-from skyband.skybands import NONE, PROBABLE, RELAXED, STRICT, Method, Skybands, Wish
+from skyband.algorithms.topkw import random_order
+from skyband.algorithms.topkw.adaptive import AdaptiveBands
+from skyband.algorithms.topkw.band_kernels import ENTERED, LEFT, RETURNED
+from skyband.algorithms.topkw.bands import NONE, PROBABLE, RELAXED, STRICT, Bands, BandSpec, Method
+from skyband.algorithms.topkw.blocks import BlockBands
+from skyband.algorithms.topkw.event_kernels import ATTRIBUTE, COLUMN, EUCLID, SUM
+from skyband.algorithms.topkw.exhaustive import CPM, SNN, ExhaustiveBands
+from skyband.algorithms.topkw.query_grid import QueryGrid
 
 METHODS = {
     "sa": Method(STRICT),
@@ -43,20 +43,20 @@ class Fickle(random_order.Watch):
         return random_order.Order.RANDOM if (now + longest) % 5 < 3 else random_order.Order.CORRELATED
 
 
-class Restless(Adaptive):
+class Restless(AdaptiveBands):
     """Changes its method every few events."""
 
-    def __init__(self, method: Method, dimensions: int, grid: Grid | None = None, changes: bool = False) -> None:
+    def __init__(self, method: Method, dimensions: int, grid: QueryGrid | None = None, changes: bool = False) -> None:
         super().__init__(method, dimensions, grid, changes)
         self.watch = Fickle()
 
 
-ENGINES: dict[str, type[Skybands]] = {
-    "cpm": Exhaustive, "snn": Exhaustive, "blocks": Blocks, "restless": Restless,
+ENGINES: dict[str, type[Bands]] = {
+    "cpm": ExhaustiveBands, "snn": ExhaustiveBands, "blocks": BlockBands, "restless": Restless,
 }  # fmt: skip
 
 
-def cost(wish: Wish, x: np.ndarray) -> np.ndarray:
+def cost(wish: BandSpec, x: np.ndarray) -> np.ndarray:
     """Return what the scoring function of a query says, the plain way."""
     point, weight = np.array(wish.point), np.array(wish.weight)
     value: np.ndarray
@@ -73,7 +73,7 @@ def cost(wish: Wish, x: np.ndarray) -> np.ndarray:
     return np.where(inside, wish.sign * value, np.nan)
 
 
-def truth(wishes: list[Wish], x: np.ndarray, position: np.ndarray, since: list[int], until: list[int]) -> set[Step]:
+def truth(wishes: list[BandSpec], x: np.ndarray, position: np.ndarray, since: list[int], until: list[int]) -> set[Step]:
     """Return, from the definition, who is among the best at every step that was not so before, and who no longer is."""
     steps: set[Step] = set()
     for q, wish in enumerate(wishes):
@@ -90,12 +90,12 @@ def truth(wishes: list[Wish], x: np.ndarray, position: np.ndarray, since: list[i
     return steps
 
 
-def wish_of(rng: np.random.Generator, x: np.ndarray, longest: int) -> Wish:
+def wish_of(rng: np.random.Generator, x: np.ndarray, longest: int) -> BandSpec:
     d = x.shape[1] - 1
     family = int(rng.choice([SUM, EUCLID, ATTRIBUTE, COLUMN]))
     size = int(rng.integers(4, longest))
     box = np.sort(x[rng.integers(len(x), size=2), :d], axis=0) if rng.random() < 0.3 else np.empty((2, 0))
-    return Wish(
+    return BandSpec(
         k=int(rng.integers(1, 6)), size=size, population=size, family=family, sign=float(rng.choice([1.0, -1.0])),
         point=tuple(x[rng.integers(len(x)), :d].tolist()), column=d,
         weight=tuple((np.ones(d) if family == EUCLID else rng.normal(size=d).round(2) if family == SUM
@@ -119,15 +119,15 @@ def stream(seed: int, n: int = 240, d: int = 2) -> tuple[np.ndarray, np.ndarray]
 @pytest.mark.parametrize("seed", range(6))
 def test_every_step_is_as_defined(seed: int, method: str, indexed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Queries come and go, the arena is compacted and the state restored on the way."""
-    monkeypatch.setattr("skyband.blocks.LEAST", 5 + 10 * indexed)  # so that there are several blocks
-    monkeypatch.setattr("skyband.blocks.REPORTS", 10)
-    monkeypatch.setattr("skyband.random_order.BLOCK", 7)
+    monkeypatch.setattr("skyband.algorithms.topkw.blocks.LEAST", 5 + 10 * indexed)  # so that there are several blocks
+    monkeypatch.setattr("skyband.algorithms.topkw.blocks.REPORTS", 10)
+    monkeypatch.setattr("skyband.algorithms.topkw.random_order.BLOCK", 7)
     rng = np.random.default_rng(seed)
     x, position = stream(seed)
-    grid = Grid.over(x[:30, :-1], cells=5) if indexed else None  # later events leave the known range
+    grid = QueryGrid.over(x[:30, :-1], cells=5) if indexed else None  # later events leave the known range
     wishes = [wish_of(rng, x, 60) for _ in range(6)]
     since, until = [0, 0, 0, 60, 60, 150], [len(x), 100, len(x), len(x), 150, len(x)]
-    bands = ENGINES.get(method, Skybands)(METHODS[method], 2, grid, changes=True)
+    bands = ENGINES.get(method, Bands)(METHODS[method], 2, grid, changes=True)
     rows: dict[int, int] = {}  # which query a row serves
     found: set[Step] = set()
     number = np.arange(len(x))
@@ -154,7 +154,7 @@ def test_every_step_is_as_defined(seed: int, method: str, indexed: bool, monkeyp
     assert not isinstance(bands, Restless) or bands.switches > 8
 
 
-def compacted(bands: Skybands, slot_of: Any, event_of: Any, used: int) -> tuple[np.ndarray, np.ndarray]:
+def compacted(bands: Bands, slot_of: Any, event_of: Any, used: int) -> tuple[np.ndarray, np.ndarray]:
     """Let only kept events keep a slot, as an arena does."""
     kept = bands.kept()
     moved = np.full(used, -1, np.int32)
@@ -166,7 +166,7 @@ def compacted(bands: Skybands, slot_of: Any, event_of: Any, used: int) -> tuple[
     return slots, np.concatenate([events, np.zeros(len(slot_of), np.int64)])[: len(slot_of)]
 
 
-def restored(bands: Skybands, wishes: list[Wish], grid: Grid | None) -> Skybands:
+def restored(bands: Bands, wishes: list[BandSpec], grid: QueryGrid | None) -> Bands:
     again = type(bands)(bands.method, bands.dimensions, grid, bands.changes)
     again.add(wishes)
     again.load(bands.state())
@@ -175,10 +175,10 @@ def restored(bands: Skybands, wishes: list[Wish], grid: Grid | None) -> Skybands
 
 def test_a_probabilistic_band_needs_no_index_and_no_more_than_its_limit() -> None:
     x, position = stream(1, n=4000)
-    wishes = [Wish(5, 500, 500, EUCLID, 1.0, tuple(x[i, :2].tolist()), (1.0, 1.0)) for i in range(8)]
+    wishes = [BandSpec(5, 500, 500, EUCLID, 1.0, tuple(x[i, :2].tolist()), (1.0, 1.0)) for i in range(8)]
     found = []
-    for grid in (None, Grid.over(x[:, :2], 10)):
-        bands = Skybands(Method(PROBABLE), 2, grid)
+    for grid in (None, QueryGrid.over(x[:, :2], 10)):
+        bands = Bands(Method(PROBABLE), 2, grid)
         bands.add(wishes)
         number = np.arange(len(x))
         reports = bands.pass_over(x, position, number, number, np.zeros_like(number))
@@ -191,7 +191,7 @@ def test_a_probabilistic_band_needs_no_index_and_no_more_than_its_limit() -> Non
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 9, 10])
 def test_the_buffer_is_never_longer_than_half_a_window(size: int) -> None:
     assert 2 * Method(STRICT, STRICT, buffer=10**6).buffer_for(size) <= size + 1
-    bands = Skybands(Method(STRICT, STRICT, buffer=100), 1)
-    bands.add([Wish(1, 50, 50, weight=(1.0,), point=(0.0,)), Wish(1, size, size, weight=(1.0,), point=(0.0,))])
+    bands = Bands(Method(STRICT, STRICT, buffer=100), 1)
+    bands.add([BandSpec(1, 50, 50, weight=(1.0,), point=(0.0,)), BandSpec(1, size, size, weight=(1.0,), point=(0.0,))])
     assert bands.buffer == (size + 1) // 2, "the shortest window decides"
     assert Method(STRICT, NONE).filter == NONE

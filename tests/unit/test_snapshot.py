@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import skyband as sb
-from skyband import snapshot
+from skyband.engine import snapshot
 from tests.streams import random_workload, table_of
 
 WORKLOAD = random_workload(5, n=50, delay=15)

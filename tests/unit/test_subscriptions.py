@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
-from skyband.subscriptions import find
-from skyband.survivors import Survivors
+from skyband.engine.subscriptions import find
+from skyband.spark.reducers.subscriptions import SubscriptionPrefilter
 
 EXACT = ["blocks", "sa", "ra", "rapf", "cpm"]
 Told = tuple[int, str, str, Any]  # at which event, who, what, of which id
@@ -129,8 +129,8 @@ def test_everyone_is_told_what_the_definition_says(
     seed: int, algorithm: str, timed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In any cut, with a snapshot after each push; names, scores, times and the best at the end as well."""
-    monkeypatch.setattr("skyband.blocks.LEAST", 8)
-    monkeypatch.setattr("skyband.circle.SPARE", 20)
+    monkeypatch.setattr("skyband.algorithms.topkw.blocks.LEAST", 8)
+    monkeypatch.setattr("skyband.engine.subscription_group.SPARE", 20)
     table = events(seed, text=seed % 2 == 0, timed=timed)
     everyone = subscriptions(seed, timed)
     following = sb.Subscriptions(everyone, algorithm=algorithm, time="t", id="id", select=["kind"])
@@ -195,7 +195,7 @@ def test_what_is_left_out_elsewhere_nobody_misses(seed: int) -> None:
     left_out, entered = 0, [set[Any](), set[Any]()]
     for begin in range(0, 900, 100):
         batch = table.slice(begin, 100).combine_chunks().to_batches()[0]
-        mask = Survivors(part).mask(batch)
+        mask = SubscriptionPrefilter(part).mask(batch)
         left_out += int(np.count_nonzero(~mask))
         for told, following, rows in zip(entered, (whole, part), (batch, batch.filter(pa.array(mask))), strict=True):
             told |= {(n.subscription, n.id) for n in following.push(rows) if n.change == "entered" and n.at == n.time}

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
-from skyband.spark.outlook import Scores
-from skyband.spark.thresholds import NOTHING, Thresholds, _widened
+from skyband.spark.reducers.guesses import ScoreDistribution
+from skyband.spark.reducers.thresholds import NOTHING, Thresholds, _widened
 
 DELAY = 300
 
@@ -27,7 +27,9 @@ class Sieve:
         self.monitor.declare(table.schema)
         (group,) = self.monitor.groups
         time, merit = table["t"].to_numpy(), table["x"].to_numpy()
-        spread = Scores(np.sort(np.random.default_rng(0).choice(merit, 200)) + guess, 0.0, 0, len(time) / np.ptp(time))
+        spread = ScoreDistribution(
+            np.sort(np.random.default_rng(0).choice(merit, 200)) + guess, 0.0, 0, len(time) / np.ptp(time)
+        )
         parts = {None: spread} if group.ranking.partition_by is None else dict.fromkeys(range(4), spread)
         thresholds = Thresholds.of(group, max(before, int(time.min())), tail, tail - DELAY, parts, self.share)
         first, newest = thresholds, int(time.max())
@@ -141,7 +143,7 @@ def test_a_group_remembers_where_events_stayed_away() -> None:
     table = pa.table({"t": np.arange(n) * 50, "id": np.arange(n), "x": np.random.default_rng(4).normal(size=n)})
     monitor.declare(table.schema)
     (group,) = monitor.groups
-    scores = Scores(np.sort(table["x"].to_numpy()), 0.0, 0, 1 / 50)
+    scores = ScoreDistribution(np.sort(table["x"].to_numpy()), 0.0, 0, 1 / 50)
     thresholds = Thresholds.of(group, 0, 50 * n, 50 * n, {None: scores}, 1.0)
     assert thresholds is not None
     settled = 150_000

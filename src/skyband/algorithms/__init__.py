@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from skyband.algorithms.adaptive import Adaptive
 from skyband.algorithms.base import Algorithm
-from skyband.algorithms.blocks import Blocks
-from skyband.algorithms.cpm import CPM
-from skyband.algorithms.mintopk import MinTopK
-from skyband.algorithms.mtopband import MTopBand
-from skyband.algorithms.mtoplist import MTopList
+from skyband.algorithms.mtops.mintopk import MinTopK
+from skyband.algorithms.mtops.mtopband import MTopBand
+from skyband.algorithms.mtops.mtoplist import MTopList
 from skyband.algorithms.naive import Naive
-from skyband.algorithms.pa import PA
-from skyband.algorithms.phbase import PHBase
-from skyband.algorithms.phtree import PHTree
-from skyband.algorithms.ra import RA
-from skyband.algorithms.rapf import RAPF
-from skyband.algorithms.rarf import RARF
-from skyband.algorithms.rasf import RASF
-from skyband.algorithms.sa import SA
-from skyband.algorithms.sap import SAP
-from skyband.algorithms.sapf import SAPF
-from skyband.algorithms.sarf import SARF
-from skyband.algorithms.sasf import SASF
-from skyband.algorithms.snn import SNN
-from skyband.algorithms.staircase import Staircase
-from skyband.algorithms.stkqf import STKQF
+from skyband.algorithms.staircase.staircase import Staircase
+from skyband.algorithms.stkqf.phbase import PHBase
+from skyband.algorithms.stkqf.phtree import PHTree
+from skyband.algorithms.stkqf.sap import SAP
+from skyband.algorithms.stkqf.stkqf import STKQF
+from skyband.algorithms.topkw.methods import CPM, PA, RA, RAPF, RARF, RASF, SA, SAPF, SARF, SASF, SNN, Adaptive, Blocks
 from skyband.errors import QueryError
 
 ALGORITHMS: dict[str, type[Algorithm]] = {

@@ -1,7 +1,7 @@
 """What every algorithm does: keep, of the events of one group of queries, those that may still be in an answer.
 
 A *group* is the queries that rank alike (same score, filter, partition, distinct, order); one algorithm
-object serves all of them. Events live in the group's `Arena`; an algorithm holds slots of it.
+object serves all of them. Events live in the group's `EventStore`; an algorithm holds slots of it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skyband.arena import Arena
+from skyband.events.store import EventStore
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_runs
-from skyband.query import Distinct
-from skyband.windows import ALWAYS, NEVER, Due, Schedule, layout
+from skyband.queries.query import Distinct
+from skyband.windows import ALWAYS, NEVER, DueWindows, Schedule, layout
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Columns:
 
 
 @dataclass
-class Tally:
+class BatchCounts:
     """What one batch brought to one group; `late_before` and `partly_before` are given, the rest is counted.
 
     `first` and `last` are the positions of events, `newest` that of any row, rejected or late ones too.
@@ -97,7 +97,7 @@ class Algorithm(ABC):
     exact: ClassVar[bool] = True
     distincts: ClassVar[tuple[Distinct | None, ...]] = (None, "best", "latest")
 
-    def __init__(self, arena: Arena, distinct: Distinct | None) -> None:
+    def __init__(self, arena: EventStore, distinct: Distinct | None) -> None:
         self.arena = arena
         self.distinct = distinct
         self.schedules: Sequence[Schedule] = ()
@@ -122,7 +122,7 @@ class Algorithm(ABC):
     def forget_between(self, low: int, high: int) -> None:
         """Drop all that is kept from `low` on and before `high`: all events of that stretch will be given again."""
 
-    def survivors(self, columns: Columns, tally: Tally) -> Iterator[IntArray]:
+    def survivors(self, columns: Columns, tally: BatchCounts) -> Iterator[IntArray]:
         """Yield the rows that may matter, in pieces that are inserted before the next is asked for."""
         rows = sift(columns, tally)
         if len(rows):
@@ -147,7 +147,7 @@ class Algorithm(ABC):
         """Take in new events."""
 
     @abstractmethod
-    def answer(self, due: Due, sealed_to: int) -> Picks:
+    def answer(self, due: DueWindows, sealed_to: int) -> Picks:
         """Answer windows in order of their ends; no event before `sealed_to` is expected any more."""
 
     def peek(self, start: int, end: int, k: int) -> SlotArray:
@@ -189,14 +189,14 @@ class Algorithm(ABC):
         return []
 
 
-def starts_after(schedules: Sequence[Schedule], due: Due) -> IntArray:
+def starts_after(schedules: Sequence[Schedule], due: DueWindows) -> IntArray:
     """Return where each query's next unanswered window starts once the due ones are answered."""
     columns = layout(schedules)
     columns.start[due.query] = due.start + columns.slide[due.query]  # in order of ends: the last one stays
     return columns.start
 
 
-def sift(columns: Columns, tally: Tally, offset: int = 0) -> IntArray:
+def sift(columns: Columns, tally: BatchCounts, offset: int = 0) -> IntArray:
     """Count the rejected and the late rows of a batch, whose rows are counted from `offset`; return the others."""
     merit, position = columns.merit, columns.position
     good = ~np.isnan(merit)
@@ -214,7 +214,7 @@ def sift(columns: Columns, tally: Tally, offset: int = 0) -> IntArray:
     return rows
 
 
-def one_per_id(arena: Arena, slots: SlotArray, distinct: Distinct | None) -> SlotArray:
+def one_per_id(arena: EventStore, slots: SlotArray, distinct: Distinct | None) -> SlotArray:
     """Leave of each id of each partition only the event that counts, its best or its latest."""
     if distinct is None or len(slots) == 0:
         return slots
@@ -227,7 +227,7 @@ def one_per_id(arena: Arena, slots: SlotArray, distinct: Distinct | None) -> Slo
     return slots[np.sort(order[first])]
 
 
-def top(arena: Arena, slots: SlotArray, k: int, distinct: Distinct | None) -> SlotArray:
+def top(arena: EventStore, slots: SlotArray, k: int, distinct: Distinct | None) -> SlotArray:
     """Rank events the plain way: the best k of each partition, partition by partition."""
     slots = one_per_id(arena, slots, distinct)
     part = arena.part[slots]

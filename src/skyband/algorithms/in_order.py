@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
 from skyband.algorithms.base import Algorithm, Picks
-from skyband.arena import Arena
+from skyband.events.store import EventStore
 from skyband.order import IntArray, SlotArray, rank_in_runs
-from skyband.query import Distinct
-from skyband.windows import NEVER, Due, Schedule
+from skyband.queries.query import Distinct
+from skyband.windows import NEVER, DueWindows, Schedule
 
 NO_SLOTS = np.empty(0, np.int32)
 
@@ -26,7 +27,7 @@ class Keeper(ABC):
     """Keeps the candidates of one partition, and answers windows from them."""
 
     @abstractmethod
-    def pass_over(self, slots: SlotArray, due: Due, ks: IntArray, passed: int) -> Picks:
+    def pass_over(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Picks:
         """Take in events in order, and answer windows, sorted by their ends, on the way.
 
         Parameters
@@ -56,21 +57,21 @@ class Keeper(ABC):
         """Raise AssertionError where an invariant does not hold (for tests)."""
 
 
-class Apart(Keeper):
+class PerQuery(Keeper):
     """Keepers side by side, each for the windows of one query."""
 
     def __init__(self, keepers: Sequence[tuple[Schedule, Keeper]]) -> None:
         # The deepest first: a window that two queries share is answered by the keeper that is deep enough for both.
         self.keepers = sorted(keepers, key=lambda each: -each[0].k)
 
-    def pass_over(self, slots: SlotArray, due: Due, ks: IntArray, passed: int) -> Picks:
+    def pass_over(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Picks:
         """Let each keeper take in the events and answer its windows."""
         found, taken = [], np.zeros(len(due), bool)
         for query, keeper in self.keepers:
             size, rest = due.end - due.start, (due.start - query.phase) % query.slide
             mine = np.flatnonzero(~taken & (size == query.size) & (rest == 0))
             taken[mine] = True
-            part = Due(due.query[mine], due.start[mine], due.end[mine])
+            part = DueWindows(due.query[mine], due.start[mine], due.end[mine])
             found.append((keeper.pass_over(slots, part, ks[mine], passed), mine))
         return together(found, len(due))
 
@@ -101,7 +102,7 @@ class InOrder(Algorithm):
 
     distincts = (None,)
 
-    def __init__(self, arena: Arena, distinct: Distinct | None) -> None:
+    def __init__(self, arena: EventStore, distinct: Distinct | None) -> None:
         super().__init__(arena, distinct)
         self.waiting = NO_SLOTS
         self.passed = NEVER  # every event before it was handed on
@@ -144,10 +145,10 @@ class InOrder(Algorithm):
         """Let events wait; hand on at once those that come after their time."""
         late = self.arena.position[slots] < self.passed
         if late.any():
-            self._hand_on(slots[late], Due.none(), np.empty(0, np.int64))
+            self._hand_on(slots[late], DueWindows.none(), np.empty(0, np.int64))
         self.waiting = np.concatenate([self.waiting, slots[~late]])
 
-    def _hand_on(self, slots: SlotArray, windows: Due, ks: IntArray) -> Picks:
+    def _hand_on(self, slots: SlotArray, windows: DueWindows, ks: IntArray) -> Picks:
         """Hand events to their partitions' keepers, in order, and collect the answers, partition by partition."""
         position, part = self.arena.position[slots], self.arena.part[slots]
         order = np.lexsort((slots, position, part))
@@ -169,7 +170,7 @@ class InOrder(Algorithm):
 
     # Expire and answer.
 
-    def answer(self, due: Due, sealed_to: int) -> Picks:
+    def answer(self, due: DueWindows, sealed_to: int) -> Picks:
         """Take in all that is sealed, and answer each window when its last event is in."""
         ready = self.arena.position[self.waiting] < sealed_to
         slots, self.waiting = self.waiting[ready], self.waiting[~ready]
@@ -211,7 +212,7 @@ class InOrder(Algorithm):
         """Make new keepers of kept events: of those that any old or new query needs, none is missing in them."""
         self.keepers = {}
         if any(len(slots) for slots in held):
-            self._hand_on(np.concatenate(held), Due.none(), np.empty(0, np.int64))
+            self._hand_on(np.concatenate(held), DueWindows.none(), np.empty(0, np.int64))
 
     def check(self) -> None:
         """Raise AssertionError where an invariant does not hold."""
@@ -234,12 +235,12 @@ def together(found: Sequence[tuple[Picks, IntArray]], windows: int) -> Picks:
     return Picks(slots, np.searchsorted(of[order], np.arange(windows + 1)))
 
 
-def meta_windows(due: Due, ks: IntArray) -> tuple[Due, IntArray, IntArray]:
+def meta_windows(due: DueWindows, ks: IntArray) -> tuple[DueWindows, IntArray, IntArray]:
     """Return each due window once, with the largest k that is asked of it, and which of them each due one is.
 
     Examples
     --------
-    >>> due = Due(np.array([0, 1, 2]), np.array([0, 4, 0]), np.array([8, 8, 8]))
+    >>> due = DueWindows(np.array([0, 1, 2]), np.array([0, 4, 0]), np.array([8, 8, 8]))
     >>> windows, ks, of = meta_windows(due, np.array([3, 1, 2]))
     >>> windows.start.tolist(), ks.tolist(), of.tolist()
     ([0, 4], [3, 1], [0, 1, 0])
@@ -251,10 +252,10 @@ def meta_windows(due: Due, ks: IntArray) -> tuple[Due, IntArray, IntArray]:
     of = np.empty(len(order), np.int64)
     of[order] = np.cumsum(new) - 1
     most = np.maximum.reduceat(ks[due.query[order]], np.flatnonzero(new)) if len(order) else np.empty(0, np.int64)
-    return Due(due.query[order][new], start[new], end[new]), most, of
+    return DueWindows(due.query[order][new], start[new], end[new]), most, of
 
 
-def extract(picks: Picks, arena: Arena, due: Due, schedules: Sequence[Schedule], of: IntArray) -> Picks:
+def extract(picks: Picks, arena: EventStore, due: DueWindows, schedules: Sequence[Schedule], of: IntArray) -> Picks:
     """Give each query its share of what was picked for its window: the first k of each partition."""
     ks = np.array([s.k for s in schedules], np.int64)[due.query]
     starts, lengths = picks.offsets[:-1][of], np.diff(picks.offsets)[of]
@@ -262,3 +263,59 @@ def extract(picks: Picks, arena: Arena, due: Due, schedules: Sequence[Schedule],
     slots, window = picks.slots[place], np.repeat(np.arange(len(due)), lengths)
     mine = rank_in_runs(window, arena.part[slots]) < ks[window]
     return Picks(slots[mine], np.searchsorted(window[mine], np.arange(len(due) + 1)))
+
+
+@dataclass(frozen=True)
+class View:
+    """Where windows start that are still to be answered: which queries they serve, and how deep they are."""
+
+    start: int
+    serves: tuple[str, ...]
+    k: int
+
+
+@dataclass(frozen=True)
+class MetaQuery:
+    """All queries as one: those with the same windows count as one, with the largest k.
+
+    Examples
+    --------
+    >>> meta = MetaQuery.of([Schedule("a", 3, 8, 4, 0, 0), Schedule("b", 1, 4, 2, 0, 0)])
+    >>> meta.window, meta.slide(8)
+    (8, 2)
+    >>> [(view.start, view.serves, view.k) for view in meta.views(8)]
+    [(0, ('a',), 3), (4, ('a', 'b'), 3), (6, ('b',), 1)]
+    """
+
+    members: tuple[Schedule, ...]
+    names: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, schedules: Sequence[Schedule]) -> Self:
+        """Analyse queries."""
+        alike: dict[tuple[int, int, int], list[Schedule]] = {}
+        for schedule in schedules:
+            alike.setdefault((schedule.size, schedule.slide, schedule.phase), []).append(schedule)
+        members = tuple(
+            Schedule("", max(s.k for s in same), *key, 0, min(s.closed_to for s in same)) for key, same in alike.items()
+        )
+        return cls(members, tuple(tuple(s.name for s in same) for same in alike.values()))
+
+    @property
+    def window(self) -> int:
+        """The longest window."""
+        return max(member.size for member in self.members)
+
+    def slide(self, moment: int) -> int:
+        """Return how long it is from a moment until the next answer of any query: the slide adapts to that."""
+        return min(member.first_end_after(moment) for member in self.members) - moment
+
+    def views(self, moment: int) -> list[View]:
+        """Return the views that have begun before a moment, and that serve a window which ends then or later."""
+        found: dict[int, tuple[list[str], int]] = {}
+        for member, names in zip(self.members, self.names, strict=True):
+            start = member.first_end_after(moment - 1) - member.size
+            for at in range(start, moment, member.slide):
+                served, k = found.get(at, ([], 0))
+                found[at] = ([*served, *names], max(k, member.k))
+        return [View(start, tuple(served), k) for start, (served, k) in sorted(found.items())]

@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 
 from skyband.algorithms.base import Algorithm, Picks, starts_after, top
-from skyband.arena import Arena
+from skyband.events.store import EventStore
 from skyband.order import SlotArray
-from skyband.query import Distinct
-from skyband.windows import NEVER, Due, Schedule
+from skyband.queries.query import Distinct
+from skyband.windows import NEVER, DueWindows, Schedule
 
 
 class Naive(Algorithm):
@@ -35,7 +35,7 @@ class Naive(Algorithm):
     name = "naive"
     summary = "keeps the whole window, sorts it for every answer; the baseline"
 
-    def __init__(self, arena: Arena, distinct: Distinct | None) -> None:
+    def __init__(self, arena: EventStore, distinct: Distinct | None) -> None:
         super().__init__(arena, distinct)
         self.slots = np.empty(0, np.int32)
         self.complete_from = NEVER
@@ -57,7 +57,7 @@ class Naive(Algorithm):
         """Take in new events."""
         self.slots = np.concatenate([self.slots, slots])
 
-    def answer(self, due: Due, sealed_to: int) -> Picks:  # noqa: ARG002 - nothing is done ahead of time
+    def answer(self, due: DueWindows, sealed_to: int) -> Picks:  # noqa: ARG002 - nothing is done ahead of time
         """Sort each window anew, then forget what no coming window contains."""
         position = self.arena.position[self.slots]
         picks = [

@@ -9,12 +9,12 @@ from threading import Event
 
 import pyarrow as pa
 
-from skyband.files.stream import Stream, walk
+from skyband.files.stream import FileStream, walk
 
 PAUSE = 0.25
 
 
-def follow(folder: Path, stream: Stream, stopping: Event) -> Iterator[pa.RecordBatch]:
+def follow(folder: Path, stream: FileStream, stopping: Event) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a folder's files, and of those that appear there, until someone wants it to stop.
 
     Files are taken in the order in which they were last written, then of their names. Each must appear as a whole:

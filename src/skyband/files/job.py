@@ -14,30 +14,17 @@ from typing import Protocol
 import pyarrow as pa
 
 from skyband import algorithms
-from skyband.algorithms.base import Algorithm
-from skyband.answer import Answers
-from skyband.answer_table import TIME
-from skyband.errors import InputError, QueryError
-from skyband.expressions.bind import find_column
-from skyband.files.stream import Stream, read
+from skyband.engine.monitor import Monitor, Sink
+from skyband.engine.run import run
+from skyband.engine.schema import answer_schema, fit, used_columns
+from skyband.engine.stats import Stats
+from skyband.errors import InputError
+from skyband.events.batch import StreamColumns
+from skyband.files.stream import FileStream, read
 from skyband.files.writers import STDOUT, Output, Outputs, check, outputs
-from skyband.joined import Panorama
-from skyband.keys import is_text
-from skyband.local import run
-from skyband.monitor import Monitor, Sink
-from skyband.query import JOINED_COLUMNS, Query
-from skyband.remotes import Remote
-from skyband.rows import Source
-from skyband.stats import Stats
-from skyband.stream_side import StreamSide
+from skyband.queries.query import Query
+from skyband.remote.remote import Remote
 
-_PARTITIONS = {
-    "integer": pa.int64(),
-    "number": pa.float64(),
-    "text": pa.string(),
-    "boolean": pa.bool_(),
-    "time": TIME,
-}
 WARM_ROWS = 1_000
 
 
@@ -48,7 +35,7 @@ class Job:
     queries: Sequence[Query]
     inputs: Sequence[Path]
     output: Path
-    source: Source
+    source: StreamColumns
     algorithm: str = "staircase"
     watermark: str | None = None
     late: Path | None = None
@@ -75,7 +62,7 @@ class Job:
             )
             raise InputError(msg)
 
-    def stream(self) -> Stream:
+    def stream(self) -> FileStream:
         """Open the files, with only the columns that the queries use."""
         whole = read(self.inputs)
         return whole.select(used_columns(self.queries, self.source, whole.schema), self.source.time)
@@ -95,7 +82,7 @@ class Job:
             queries, few, time=self.source.time, id=self.source.id, time_unit=self.source.time_unit,
             algorithm=self.algorithm,
         )  # fmt: skip
-        log = logging.getLogger("skyband.monitor")
+        log = logging.getLogger("skyband.engine.monitor")
         log.disabled = True  # the real run says it all again
         try:
             list(trial.parts())
@@ -129,7 +116,7 @@ class Report:
             self.kept, self.bound = kept, bound
 
 
-class Watch(Protocol):
+class RunObserver(Protocol):
     """Someone who looks on."""
 
     def starting_spark(self) -> AbstractContextManager[object]:
@@ -142,7 +129,7 @@ class Watch(Protocol):
         """Take note of the numbers so far, and of the share of the input that has been read."""
 
 
-class NoWatch:
+class SilentObserver:
     """Nobody looks on."""
 
     def starting_spark(self) -> AbstractContextManager[object]:
@@ -157,9 +144,9 @@ class NoWatch:
         """Do nothing."""
 
 
-def execute(job: Job, watch: Watch | None = None) -> Report:
+def execute(job: Job, watch: RunObserver | None = None) -> Report:
     """Run a job; its files appear when all is done, or not at all."""
-    watch = watch or NoWatch()
+    watch = watch or SilentObserver()
     job.check()
     stream = job.stream()
     with outputs() as opened:
@@ -187,7 +174,7 @@ def execute(job: Job, watch: Watch | None = None) -> Report:
 class _Reading:
     """The batches of a stream on their way to a monitor, looked at as they pass."""
 
-    def __init__(self, stream: Stream, watch: Watch) -> None:
+    def __init__(self, stream: FileStream, watch: RunObserver) -> None:
         self.stream = stream
         self.watch = watch
         self.report = Report()
@@ -225,100 +212,3 @@ def _sink(opened: Outputs, path: Path | None, schema: pa.Schema) -> Sink | None:
 
 
 # Columns in and out.
-
-
-def used_columns(queries: Sequence[Query], source: Source, schema: pa.Schema) -> list[str]:
-    """Return the columns that the queries need of a stream; all that does not fit is reported at once.
-
-    Examples
-    --------
-    >>> from skyband import Window
-    >>> q = Query("top", k=1, score="price * Volume", window=Window("1 hour"), select=("venue",))
-    >>> schema = pa.schema([(name, pa.int64()) for name in ("ts", "symbol", "price", "volume", "venue", "note")])
-    >>> used_columns([q], Source("ts", "symbol"), schema)
-    ['ts', 'symbol', 'venue', 'volume', 'price']
-    """
-    source.check(schema)
-    problems: list[str] = []
-    names = [source.time, source.id]
-    for query in queries:
-        try:
-            names += _used_by(query, schema) if query.sides is None else _used_by_sides(query, source, schema)
-        except InputError as error:
-            problems.append(f"query {query.name!r}: {error}")
-    if problems:
-        raise QueryError(problems)
-    return list(dict.fromkeys(names))
-
-
-def _used_by(query: Query, schema: pa.Schema) -> list[str]:
-    if missing := [name for name in query.select if name not in schema.names]:
-        msg = f"select names {', '.join(map(repr, missing))}; the columns are {', '.join(schema.names)}"
-        raise InputError(msg)
-    query.score_expression.bind(schema, "score")
-    expressions = [query.score_expression]
-    if query.where_expression is not None:
-        query.where_expression.bind(schema, "filter")
-        expressions.append(query.where_expression)
-    if query.partition_expression is not None:
-        expressions.append(query.partition_expression)
-    used = [name for expression in expressions for name in expression.columns]
-    return [*query.select, *(find_column(name, schema).name for name in used)]
-
-
-def _used_by_sides(query: Query, source: Source, schema: pa.Schema) -> list[str]:
-    assert query.sides is not None
-    on = None if query.join is None else query.join.on
-    side = StreamSide(query.sides, Panorama(1, 1), query.order, on, query.select, query.group_by)
-    side.bind(schema, source.id)
-    keys = [name for name in (on, query.group_by) if name is not None]
-    used = [name for expression in query.sides.expressions for name in expression.columns]
-    return [*query.select, *keys, *(find_column(name, schema).name for name in used)]
-
-
-def answer_schema(queries: Sequence[Query], source: Source, algorithm: type[Algorithm], schema: pa.Schema) -> pa.Schema:
-    """Return the columns of all answers to queries over a stream, whichever of them come first."""
-    window = pa.int64() if queries[0].window.counts else TIME
-    fields = {"query": pa.string(), "window_start": window, "window_end": window, "rank": pa.int32()}
-    ids = [schema.field(query.group_by or source.id).type for query in queries]
-    fields["id"] = pa.string() if any(map(is_text, ids)) else pa.int64()
-    fields |= {"score": pa.float64(), "time": TIME}
-    partitions = [_partition_type(query, schema) for query in queries if query.partition_by is not None]
-    if partitions:
-        fields["partition"] = partitions[0] if len(set(partitions)) == 1 else pa.string()
-    if any(query.emits_changes for query in queries):
-        fields |= {"change": pa.string(), "previous_rank": pa.int32()}
-    fields |= {name: _plain(schema.field(name).type) for query in queries for name in query.select}
-    joined = [query.join.service for query in queries if query.join is not None]
-    if joined:
-        fields |= dict.fromkeys(joined, pa.float64()) | dict.fromkeys(JOINED_COLUMNS, pa.int64())
-    if any(query.emit == "early" for query in queries):
-        fields["provisional"] = pa.bool_()
-    if joined or not algorithm.exact:
-        fields |= {"exact": pa.bool_(), "why": pa.string()}
-    return pa.schema(list(fields.items()))
-
-
-def _partition_type(query: Query, schema: pa.Schema) -> pa.DataType:
-    assert query.partition_expression is not None
-    return _PARTITIONS[query.partition_expression.bind(schema).type]
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def fit(answers: Answers, schema: pa.Schema) -> pa.Table:
-    """Return answers as a table with the given columns, NULL where they have none."""
-    return fit_table(answers.table(quality=True), schema)
-
-
-def fit_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a table with the given columns, NULL where it has none."""
-    columns = [
-        table[column.name].cast(column.type)
-        if column.name in table.column_names
-        else pa.nulls(table.num_rows, column.type)
-        for column in schema
-    ]
-    return pa.table(columns, schema=schema)

@@ -17,8 +17,8 @@ from skyband.errors import InputError, LanguageError, QueryError
 from skyband.files.services import remote_of
 from skyband.languages import read_rspql, read_sql
 from skyband.languages.mapping import mapping_of
-from skyband.query import Query
-from skyband.remotes import Remote
+from skyband.queries.query import Query
+from skyband.remote.remote import Remote
 
 DEFAULTS = ("time", "id", "time_unit", "watermark")
 

@@ -8,8 +8,8 @@ from dataclasses import fields
 from typing import Any
 
 from skyband.errors import InputError
-from skyband.remotes import Remote
-from skyband.services import HttpJson, Limits, Service, Sparql, Sql
+from skyband.remote.remote import Remote
+from skyband.remote.services import HttpJson, Limits, Service, Sparql, Sql
 
 LIMITS = tuple(field.name for field in fields(Limits))
 OWN = ("kind", "capacity", "budget", *LIMITS)

@@ -16,9 +16,9 @@ from typing import TypeVar
 import pyarrow as pa
 
 from skyband.errors import InputError
+from skyband.events.batch import StreamColumns, event_times
 from skyband.expressions.bind import find_column
 from skyband.files.readers import FORMATS, PARQUET, format_of, naming, parquet_rows
-from skyband.rows import Source, event_times
 
 PIECES_AHEAD = 3  # one being worked on, two being read
 BATCHES_AHEAD = 2
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Stream:
+class FileStream:
     """The rows of several files, one after the other.
 
     Iterating it reads the files in a thread of its own, a few batches ahead; memory does not grow with their
@@ -60,7 +60,7 @@ class Stream:
             return None
         return sum(map(parquet_rows, self.files))
 
-    def select(self, columns: Sequence[str], time: str | None = None) -> Stream:
+    def select(self, columns: Sequence[str], time: str | None = None) -> FileStream:
         """Return a stream of only some columns.
 
         Parameters
@@ -101,7 +101,7 @@ class Stream:
 
 def read(
     paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], columns: Sequence[str] | None = None
-) -> Stream:
+) -> FileStream:
     """Open files and folders as one stream.
 
     Parameters
@@ -131,7 +131,7 @@ def read(
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     files = _with_content([file for path in given for file in _files(Path(path))])
     schema = _schema_of(files[0])
-    stream = Stream(files, schema, schema)
+    stream = FileStream(files, schema, schema)
     return stream if columns is None else stream.select(columns)
 
 
@@ -274,7 +274,7 @@ def _time_type(files: Sequence[Path], column: pa.Field) -> pa.DataType:
             except pa.ArrowInvalid:
                 continue
             return pa.timestamp(unit, zone)
-    return event_times(sample, Source(column.name, column.name)).type  # says what is wrong
+    return event_times(sample, StreamColumns(column.name, column.name)).type  # says what is wrong
 
 
 # Threads that read ahead.

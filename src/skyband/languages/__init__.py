@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from skyband.errors import InputError, LanguageError
 from skyband.languages.mapping import Mapping, load_mapping
-from skyband.query import Query
+from skyband.queries.query import Query
 
 if TYPE_CHECKING:
-    from skyband.languages.rspql import Registered
+    from skyband.languages.rspql.reader import Registered
     from skyband.languages.sql import Selected
 
 __all__ = ["Mapping", "load_mapping", "parse", "parse_sql", "read_rspql", "read_sql", "to_rspql"]
@@ -58,7 +58,7 @@ def parse(text: str, mapping: Mapping | None = None) -> Query:
 
 def read_rspql(text: str, mapping: Mapping | None = None) -> list[Registered]:
     """Read all queries of a text in RSP-QL, with what it says of the stream."""
-    return _with_rdflib("rspql").read(text, mapping)  # type: ignore[no-any-return]
+    return _with_rdflib("rspql.reader").read(text, mapping)  # type: ignore[no-any-return]
 
 
 def to_rspql(query: Query, *, id: str = "id", stream: str = "S") -> str:  # noqa: A002 - as everywhere
@@ -96,7 +96,7 @@ def to_rspql(query: Query, *, id: str = "id", stream: str = "S") -> str:  # noqa
     ORDER BY DESC(?score)
     LIMIT 3
     """
-    return _with_rdflib("writing").write(query, id, stream)  # type: ignore[no-any-return]
+    return _with_rdflib("rspql.writer").write(query, id, stream)  # type: ignore[no-any-return]
 
 
 def parse_sql(text: str, *, name: str = "query") -> Query:

@@ -24,7 +24,7 @@ from rdflib.plugins.parsers.nquads import NQuadsParser
 from rdflib.plugins.parsers.ntriples import r_tail, r_wspace
 
 from skyband.errors import InputError
-from skyband.languages.patterns import Path
+from skyband.languages.rspql.patterns import Path
 
 GENERATED = "http://www.w3.org/ns/prov#generatedAtTime"
 MOST_CHOICES = 10_000  # rows of one subject: a pattern multiplies what has several values

@@ -13,13 +13,14 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from skyband.durations import microseconds
 from skyband.errors import LanguageError, QueryError
 from skyband.expressions.parse import position
 from skyband.expressions.tree import Column, Node, to_sql
 from skyband.languages.sql_text import WINDOWS, SqlDialect, SqlText
-from skyband.query import LARGEST_K, Query, Window
-from skyband.sides import holds_aggregates
+from skyband.queries.decomposition import holds_aggregates
+from skyband.queries.query import LARGEST_K, Query
+from skyband.times import microseconds
+from skyband.windows import Window
 
 MAX_LENGTH = 20_000
 _LEXED = re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`[^`]*`|.""", re.DOTALL)

@@ -11,13 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from skyband.answer import Answer, moment_of
+from skyband.answers.answer import Answer
+from skyband.engine.monitor import Monitor
+from skyband.engine.schema import used_columns
 from skyband.errors import QueryError, TooManyWindows
-from skyband.files.job import used_columns
-from skyband.monitor import Monitor
-from skyband.query import Query
-from skyband.rows import Source
+from skyband.events.batch import StreamColumns
+from skyband.queries.query import Query
 from skyband.serve.streams import SPENT, UNREAD, Look, Numbers, Running, Standing
+from skyband.times import moment_of
 from skyband.windows import NEVER
 
 logger = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class LocalStream:
         batches: Iterable[pa.RecordBatch],
         *,
         schema: pa.Schema,
-        source: Source,
+        source: StreamColumns,
         delay: int,
         algorithm: str = "staircase",
         services: Mapping[str, Any] | None = None,

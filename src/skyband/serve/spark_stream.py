@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from skyband.answer import Moment, Row, moment_of
-from skyband.monitor import Monitor
-from skyband.query import Query
-from skyband.remotes import Remote
+from skyband.answers.answer import Row
+from skyband.engine.monitor import Monitor
+from skyband.queries.query import Query
+from skyband.remote.remote import Remote
 from skyband.serve.streams import SPENT, UNREAD, Look, Numbers, Running, Standing
 from skyband.spark.control import Control
 from skyband.spark.handle import Handle
+from skyband.times import Moment, moment_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Any
 
-from skyband.answer import Moment, Row
-from skyband.changes import difference
-from skyband.query import Query
+from skyband.answers.answer import Row
+from skyband.answers.changes import difference
+from skyband.queries.query import Query
 from skyband.serve.feed import Feed
 from skyband.serve.streams import Look, Numbers, Standing
+from skyband.times import Moment
 
 MOST_ANSWERS = 200  # of a query that are remembered
 MOST_ROWS = 2_000  # that these have together, but the last one

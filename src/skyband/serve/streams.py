@@ -11,9 +11,10 @@ from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
-from skyband.answer import Moment, Row
-from skyband.query import Query
-from skyband.rows import Source
+from skyband.answers.answer import Row
+from skyband.events.batch import StreamColumns
+from skyband.queries.query import Query
+from skyband.times import Moment
 
 UNREAD = 1_000  # answers that wait for a look, at most
 SPENT = ("refreshes", "failures", "stale")
@@ -66,7 +67,7 @@ class Served(Protocol):
 
     engine: str
     schema: pa.Schema
-    source: Source
+    source: StreamColumns
     algorithm: str
     fixed: bool
     """Whether its queries cannot be changed while it runs."""

@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from skyband.durations import microseconds, spoken
 from skyband.errors import QueryError
+from skyband.events.batch import StreamColumns
 from skyband.files.queries import queries_of
 from skyband.languages import Mapping, read_rspql, read_sql
-from skyband.query import Query
-from skyband.rows import Source
+from skyband.queries.query import Query
+from skyband.times import microseconds, spoken
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,12 @@ class Reading:
 
     Examples
     --------
-    >>> reading = Reading(Source("ts", "id"))
+    >>> reading = Reading(StreamColumns("ts", "id"))
     >>> reading.read('{"name": "top", "k": 3, "size": "1 hour", "score": "price"}', "json")[0].k
     3
     """
 
-    source: Source
+    source: StreamColumns
     services: Collection[str] = ()
     mapping: Mapping = field(default_factory=Mapping)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from skyband import snapshot
+from skyband.engine import snapshot
 from skyband.errors import InputError, SnapshotError
 
 FORMAT = 1

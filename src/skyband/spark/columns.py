@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from skyband.engine.intake import Ranking
 from skyband.errors import InputError
+from skyband.events.batch import StreamColumns
+from skyband.events.keys import is_text
 from skyband.expressions import Expression
 from skyband.expressions.bind import find_column
 from skyband.expressions.sparksql import micros
-from skyband.intake import Ranking
-from skyband.keys import is_text
-from skyband.rows import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -47,7 +47,7 @@ def in_utc(schema: pa.Schema) -> pa.Schema:
     return pa.schema([(field.name, settled(field.type)) for field in schema])
 
 
-def check(schema: pa.Schema, source: Source) -> None:
+def check(schema: pa.Schema, source: StreamColumns) -> None:
     """Refuse a stream whose time or id column cannot serve."""
     check_names((source.time, source.id), schema.names)
     source.check(schema)
@@ -79,12 +79,12 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def event_time_sql(source: Source, schema: pa.Schema) -> str:
+def event_time_sql(source: StreamColumns, schema: pa.Schema) -> str:
     """Return the event time as SQL: whole microseconds since the epoch, whatever the session's time zone.
 
     Examples
     --------
-    >>> event_time_sql(Source("ts", "id", "s"), pa.schema([("ts", pa.int32())]))
+    >>> event_time_sql(StreamColumns("ts", "id", "s"), pa.schema([("ts", pa.int32())]))
     'try_multiply(cast(`ts` AS BIGINT), 1000000L)'
     """
     kind, name = schema.field(source.time).type, quoted(source.time)
@@ -96,7 +96,7 @@ def event_time_sql(source: Source, schema: pa.Schema) -> str:
     return texts.get(source.time_unit or "us", number)
 
 
-def event_time(source: Source, schema: pa.Schema) -> Column:
+def event_time(source: StreamColumns, schema: pa.Schema) -> Column:
     """Return the event time as whole microseconds since the epoch."""
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
@@ -135,7 +135,7 @@ def declared(schema: pa.Schema, rankings: Iterable[Ranking]) -> pa.Schema:
 
 
 def needed(
-    source: Source, schema: pa.Schema, rankings: Iterable[Ranking], select: Iterable[str]
+    source: StreamColumns, schema: pa.Schema, rankings: Iterable[Ranking], select: Iterable[str]
 ) -> tuple[list[str], list[Column]]:
     """Return what the core needs of a stream: names of columns as they are, and expressions worked out."""
     expressions = expressions_of(rankings)
@@ -145,7 +145,7 @@ def needed(
 
 
 def view(
-    df: DataFrame, source: Source, schema: pa.Schema, rankings: Iterable[Ranking], select: Iterable[str]
+    df: DataFrame, source: StreamColumns, schema: pa.Schema, rankings: Iterable[Ranking], select: Iterable[str]
 ) -> DataFrame:
     """Return a stream with nothing but what the core needs of it."""
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere

@@ -9,19 +9,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from skyband.engine.monitor import Monitor
+from skyband.engine.schema import used_columns
 from skyband.errors import InputError, QueryError
-from skyband.files.job import used_columns
-from skyband.keys import is_text
-from skyband.monitor import Monitor
-from skyband.query import Query
-from skyband.remotes import Remote
-from skyband.rows import Source
+from skyband.events.batch import StreamColumns
+from skyband.events.keys import is_text
+from skyband.queries.query import Query
+from skyband.remote.remote import Remote
 from skyband.spark.checkpoint import Checkpoint
-from skyband.spark.show import Board, Shown, show
+from skyband.spark.notebook import Board, Shown, show
 
 
 def check(
-    query: Query, others: Sequence[Query], source: Source, schema: pa.Schema, services: Collection[str] = ()
+    query: Query, others: Sequence[Query], source: StreamColumns, schema: pa.Schema, services: Collection[str] = ()
 ) -> None:
     """Refuse a query that a stream with these columns and services cannot answer beside others."""
     used_columns([query], source, schema)
@@ -63,7 +63,7 @@ class Control:
     def __init__(self, checkpoint: str | os.PathLike[str] | Checkpoint) -> None:
         self.checkpoint = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
         identity = self.checkpoint.identity
-        self.source = Source(identity["time"], identity["id"], identity["time_unit"])
+        self.source = StreamColumns(identity["time"], identity["id"], identity["time_unit"])
         if identity["placement"] == "subscriptions":
             msg = f"{str(self.checkpoint.folder)!r} belongs to a stream of subscriptions, which has no queries"
             raise InputError(msg)

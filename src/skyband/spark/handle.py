@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from skyband.answer import Answers
+from skyband.answers.answer import Answers
+from skyband.engine.monitor import Monitor
 from skyband.errors import InputError
-from skyband.monitor import Monitor
 from skyband.spark.checkpoint import Checkpoint
 from skyband.spark.control import Control
-from skyband.spark.handler import Stream
+from skyband.spark.loop import StreamSpec
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
@@ -88,7 +88,7 @@ class Handle(Running, Control):
         What the stream is.
     """
 
-    def __init__(self, query: StreamingQuery, stream: Stream) -> None:
+    def __init__(self, query: StreamingQuery, stream: StreamSpec) -> None:
         super().__init__(stream.checkpoint)
         self.query = query
         self.stream = stream

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from skyband.durations import Duration, microseconds
 from skyband.errors import InputError
+from skyband.times import Duration, microseconds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,13 +22,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from skyband.engine.schema import fit, fit_table
 from skyband.errors import InputError
-from skyband.files.job import Job, NoWatch, Report, Watch, fit, fit_table
-from skyband.files.stream import Stream
+from skyband.files.job import Job, Report, RunObserver, SilentObserver
+from skyband.files.stream import FileStream
 from skyband.files.writers import Output, outputs
-from skyband.query import Query
+from skyband.queries.query import Query
+from skyband.spark.file_source import Feed, read_stream, size_of
 from skyband.spark.handle import Handle
-from skyband.spark.inputs import Feed, read_stream, size_of
 from skyband.spark.session import session
 from skyband.spark.sinks import Files
 from skyband.spark.start import start
@@ -47,7 +48,7 @@ def execute(
     checkpoint: Path | None = None,
     master: str | None = None,
     remote: str | None = None,
-    watch: Watch | None = None,
+    watch: RunObserver | None = None,
 ) -> Report:
     """Run a job on Spark; its files appear when all is done, or not at all.
 
@@ -62,7 +63,7 @@ def execute(
     watch
         Who looks on.
     """
-    watch = watch or NoWatch()
+    watch = watch or SilentObserver()
     job.check()
     stream = job.stream()
     with ExitStack() as stack:
@@ -79,9 +80,9 @@ def execute(
 class _Run:
     job: Job
     folder: Path
-    stream: Stream
+    stream: FileStream
     feed: Feed
-    watch: Watch
+    watch: RunObserver
     tally: Tally = field(default_factory=lambda: Tally())
 
     def go(self, spark: SparkSession) -> Report:
@@ -210,7 +211,7 @@ class Tally:
 
 
 @contextmanager
-def _reasons(stream: Stream | None = None) -> Iterator[None]:
+def _reasons(stream: FileStream | None = None) -> Iterator[None]:
     """Turn what Spark says into a sentence; of files that it stumbled over, the local reader knows more."""
     from pyspark.errors import PySparkException
 

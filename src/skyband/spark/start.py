@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from skyband import algorithms
-from skyband.durations import Duration, microseconds
+from skyband.engine.monitor import Monitor
 from skyband.errors import InputError
-from skyband.monitor import Monitor
-from skyband.query import Query
-from skyband.remotes import as_remotes
-from skyband.rows import Source, TimeUnit
+from skyband.events.batch import StreamColumns, TimeUnit
+from skyband.queries.query import Query
+from skyband.remote.remote import as_remotes
 from skyband.spark import columns
 from skyband.spark.checkpoint import Checkpoint
 from skyband.spark.control import check
-from skyband.spark.executors import answers_of
 from skyband.spark.handle import Handle
-from skyband.spark.handler import Collector, Handler, Stream
 from skyband.spark.history import History, as_history
+from skyband.spark.loop import MicroBatchLoop, StateStoreLoop, StreamSpec
 from skyband.spark.sinks import Files, as_sink
+from skyband.spark.state_store import answers_of
+from skyband.times import Duration, microseconds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -103,7 +103,7 @@ def start(
     delay = _delay(watermark)
     algorithms.find(algorithm)
     folder = Checkpoint(checkpoint_folder(checkpoint))
-    stream = Stream(
+    stream = StreamSpec(
         source,
         schema,
         delay,
@@ -133,11 +133,11 @@ def start(
     folder.open(identity, schema, [query.as_dict() for query in listed], list(stream.services))
     for feed in stream.feeds.values():
         feed.start()
-    handler = Collector(stream, listed) if placement == "executors" else Handler(stream, listed)
+    handler = StateStoreLoop(stream, listed) if placement == "executors" else MicroBatchLoop(stream, listed)
     return Handle(writer.foreachBatch(handler).start(), stream)
 
 
-def _on_executors(df: DataFrame, queries: Sequence[Query], stream: Stream) -> DataFrame:
+def _on_executors(df: DataFrame, queries: Sequence[Query], stream: StreamSpec) -> DataFrame:
     """Return the answers as Spark's own state store makes them."""
     sides = {"late": stream.late, "rejected": stream.rejected, "history": stream.history}
     given = ", ".join(name for name, side in sides.items() if side is not None)
@@ -148,18 +148,18 @@ def _on_executors(df: DataFrame, queries: Sequence[Query], stream: Stream) -> Da
     return answers_of(df, queries, source=stream.source, delay=stream.delay, algorithm=stream.algorithm)
 
 
-def stream_of(df: DataFrame, time: str, id_: str, time_unit: TimeUnit | None) -> tuple[Source, pa.Schema]:
+def stream_of(df: DataFrame, time: str, id_: str, time_unit: TimeUnit | None) -> tuple[StreamColumns, pa.Schema]:
     """Return how the stream's columns are read; refuse what is no stream, or lacks them."""
     if not getattr(df, "isStreaming", False):
         what = "a batch DataFrame" if hasattr(df, "isStreaming") else f"a {type(df).__name__}"
         msg = f"cannot start a stream on {what}; make one with spark.readStream, or use skyband.spark.topk for a batch"
         raise InputError(msg)
-    source, schema = Source(time, id_, time_unit), columns.arrow_schema(df)
+    source, schema = StreamColumns(time, id_, time_unit), columns.arrow_schema(df)
     columns.check(schema, source)
     return source, schema
 
 
-def _check_folders(stream: Stream) -> None:
+def _check_folders(stream: StreamSpec) -> None:
     """Refuse to write two things into one folder: each would replace what the other wrote."""
     sinks = {"sink": stream.sink, "late": stream.late, "rejected": stream.rejected}
     folders = {name: sink.folder for name, sink in sinks.items() if isinstance(sink, Files)}

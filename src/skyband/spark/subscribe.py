@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from skyband.answer import Row
-from skyband.rows import Source, TimeUnit
+from skyband.answers.answer import Row
+from skyband.engine.subscriptions import Subscriptions
+from skyband.events.batch import StreamColumns, TimeUnit
+from skyband.queries.subscription import Subscription
 from skyband.spark import columns
 from skyband.spark.checkpoint import Checkpoint, State
 from skyband.spark.handle import Running
+from skyband.spark.reducers.subscriptions import SubscriptionPrefilter
 from skyband.spark.sinks import Sink, as_sink
 from skyband.spark.start import checkpoint_folder, stream_of, writer_of
-from skyband.subscription import Subscription
-from skyband.subscriptions import Subscriptions
-from skyband.survivors import Survivors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,7 +50,7 @@ def subscribe(
     time_unit: TimeUnit | None = None,
     algorithm: str = "blocks",
     name: str | None = None,
-) -> Followed:
+) -> SubscriptionHandle:
     """Follow subscriptions over a streaming DataFrame, until someone stops it.
 
     Parameters
@@ -93,16 +93,16 @@ def subscribe(
         "algorithm": algorithm, "placement": "subscriptions",
     }  # fmt: skip
     folder.open(identity, schema, [one.as_dict() for one in listed])
-    follower = Follower(folder, source, fresh.snapshot(), tuple(select), as_sink(sink))
-    return Followed(writer.foreachBatch(follower).start(), folder)
+    follower = SubscriptionLoop(folder, source, fresh.snapshot(), tuple(select), as_sink(sink))
+    return SubscriptionHandle(writer.foreachBatch(follower).start(), folder)
 
 
 @dataclass
-class Follower:
+class SubscriptionLoop:
     """Handles the micro-batches; given to ``foreachBatch``, so it can be pickled before its first call."""
 
     checkpoint: Checkpoint
-    source: Source
+    source: StreamColumns
     fresh: bytes
     select: tuple[str, ...]
     sink: Sink | None
@@ -157,7 +157,7 @@ class Follower:
 
     def _survivors(self, df: DataFrame, following: Subscriptions) -> pa.Table:
         """Let the executors leave out what nobody can want; return the rest in order of time and id."""
-        survivors = Survivors(following)
+        survivors = SubscriptionPrefilter(following)
 
         def leave_out(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -182,7 +182,7 @@ def _apply(following: Subscriptions, command: dict[str, Any]) -> None:
         following.remove(command["name"])
 
 
-class Followed(Running):
+class SubscriptionHandle(Running):
     """A stream that follows subscriptions: StreamingQuery's words, and those for subscriptions that come and go.
 
     Parameters

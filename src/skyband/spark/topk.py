@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from skyband.engine.run import run
+from skyband.engine.schema import used_columns
 from skyband.errors import InputError, QueryError
-from skyband.files.job import used_columns
-from skyband.keys import is_text
-from skyband.local import run
-from skyband.query import ANSWER_COLUMNS, Query
-from skyband.rows import Source, TimeUnit
+from skyband.events.batch import StreamColumns, TimeUnit
+from skyband.events.keys import is_text
+from skyband.queries.query import ANSWER_COLUMNS, Query
 from skyband.spark import columns
 from skyband.windows import Schedule
 
@@ -133,7 +133,7 @@ def _check_queries(queries: Iterable[Query]) -> None:
             raise QueryError(problems, query.name)
 
 
-def _answers(df: DataFrame, query: Query, source: Source, schema: pa.Schema) -> DataFrame:
+def _answers(df: DataFrame, query: Query, source: StreamColumns, schema: pa.Schema) -> DataFrame:
     """Return the answers of one query."""
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
@@ -156,7 +156,9 @@ def _answers(df: DataFrame, query: Query, source: Source, schema: pa.Schema) -> 
     )  # fmt: skip
 
 
-def _events(df: DataFrame, query: Query, source: Source, schema: pa.Schema, carried: dict[str, str]) -> DataFrame:
+def _events(
+    df: DataFrame, query: Query, source: StreamColumns, schema: pa.Schema, carried: dict[str, str]
+) -> DataFrame:
     """Return the rows that pass the filter and have a time, an id and a score."""
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.answer_table import column_as_text
+from skyband.answers.table import column_as_text
 from skyband.errors import InputError
 from skyband.spark.sinks.frames import as_frame
 

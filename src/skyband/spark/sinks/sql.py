@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from skyband.answer_table import column_as_text
+from skyband.answers.table import column_as_text
 from skyband.errors import InputError
+from skyband.events.keys import is_text
 from skyband.files.writers import as_text
-from skyband.keys import is_text
 from skyband.spark.sinks.keys import NUMBER, holds_answers, keyed
 
 if TYPE_CHECKING:

@@ -1,0 +1,205 @@
+"""The page of the benchmark `core`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.core import LONG_SPAN
+from benchmarks.core.targets import expected_kept, in_window, judge
+from benchmarks.measure import Row
+from benchmarks.plots import LIMIT, OTHERS, OURS, bars, figure, limit, log_log, per_event, speeds
+from benchmarks.report import FIGURES, Page, Section, listing, only
+
+METHOD = """\
+## Method
+
+- **The stream**: {events:,} events in memory as Arrow columns (`time`, `id`, `score`), in order of time, spread over
+  2,000 seconds of event time; scores are uniform random numbers where nothing else is said, ids never repeat.
+- **The query**: the best 100 of the last 600 seconds, every 10 seconds; every window that contains an event is
+  answered. Times run from registering the queries to the last answer, with all ids, scores and times as columns.
+- **Ratios within one run**: what is compared runs in turn (A B A B …), so that whatever disturbs the machine hits all
+  alike. The figures are of the fastest round; the median is in the raw rows.
+- **Warm-up is excluded**: each way runs once or twice before it is timed. Skyband compiles its kernels when they are
+  first used (some seconds, once per installation; then they are loaded from a cache): not in these figures.
+- **Same answers**: before anything is timed, all ways answer a hundredth of the stream; ids of every window must agree,
+  else the benchmark stops. Peers get their data in their own form for free (DuckDB a native table, Polars a frame), are
+  told that the stream is sorted, and owe no rule for ties.
+- **Windows of growing size** run over the same number of events spread over more event time (20,000 s; in falling
+  order 10,000 s and a tenth of the events), so that the largest still fit; only windows that end within the stream are
+  answered, so their number does not depend on their size.
+"""
+
+RUN_IT = """\
+## Run it yourself
+
+```
+pip install 'skyband[bench]'
+skyband bench core            # some minutes
+skyband bench core --smoke    # some seconds, only to see that it works
+skyband bench core --full     # larger, more repeats
+```
+
+Raw rows: `benchmarks/results/core.csv`, versions and machine in `core.json` beside it.
+"""
+
+CLOSING = """\
+## Left out
+
+One process over columns in memory says little about engines for many machines. What Spark does over files is measured
+on [a page of its own](benchmarks-spark.md). Flink is left for later, and so are systems that keep views fresh
+(RisingWave, Materialize, Feldera): they need the data inside a server, and a fair comparison takes one.
+"""
+
+
+def plot_pass(rows: Sequence[Row], path: Path) -> None:
+    """How many NumPy passes one query costs, by the kind of scores."""
+    found = [row for row in rows if row.way == "skyband"]
+    with figure(path) as axes:
+        ratios = [row.ratio or 0.0 for row in found]
+        bars(axes, [row.value for row in found], ratios, [f"{ratio:.1f}" for ratio in ratios], ours=True)
+        limit(axes, 4.0, "target for uniform")
+        axes.set_xlabel("time of one query / time of one NumPy compare-and-compress pass")
+
+
+def plot_window(rows: Sequence[Row], path: Path) -> None:
+    """Time and kept candidates by the size of the window."""
+    sizes = [int(row.value) for row in rows]
+    with figure(path, 9.0, 3.4, 2) as (left, right):
+        left.plot(sizes, per_event(rows), "o-", color=OURS)
+        left.set(title="Time per event", ylabel="ns", ylim=(0, None))
+        right.plot(sizes, [row.kept or 0 for row in rows], "o-", color=OURS, label="kept at most")
+        theory = [expected_kept(in_window(row, LONG_SPAN)) for row in rows]
+        right.plot(sizes, theory, "--", color=OTHERS, label="k ln(n/k) + k")
+        right.plot(sizes, [1.2 * value for value in theory], ":", color=LIMIT, label="target: 1.2 times that")
+        right.set(title="Kept candidates", ylim=(0, None))
+        right.legend()
+        for axes in (left, right):
+            _seconds(axes, sizes)
+
+
+def _seconds(axes: Any, sizes: Sequence[int]) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sizes[::2], [f"{size:,}" for size in sizes[::2]])
+    axes.set_xlabel("window in seconds")
+
+
+def plot_order(rows: Sequence[Row], path: Path) -> None:
+    """Time per event by the size of the window, in random and in falling order."""
+    with figure(path, 6.0) as axes:
+        sizes: list[int] = []
+        for way, colour in (("skyband, uniform", OURS), ("skyband, falling", LIMIT)):
+            found = [row for row in rows if row.way == way]
+            sizes = [int(row.value) for row in found]
+            name = way.removeprefix("skyband, ").replace("uniform", "random") + " order"
+            axes.plot(sizes, per_event(found), "o-", color=colour, label=name)
+        axes.set(ylabel="ns per event", yscale="log")
+        axes.yaxis.set_major_formatter("{x:,.0f}")
+        axes.legend()
+        _seconds(axes, sizes)
+
+
+def plot_queries(rows: Sequence[Row], path: Path) -> None:
+    """Time by the number of queries, against one query."""
+    with figure(path, 6.0) as axes:
+        for way, colour in (("skyband, k up to 100", OURS), ("skyband, k up to 1,000", OTHERS)):
+            found = [row for row in rows if row.way == way]
+            counts, ratios = [int(row.value) for row in found], [row.ratio or 0.0 for row in found]
+            axes.plot(counts, ratios, "o-", color=colour, label=way.removeprefix("skyband, "))
+        axes.axhline(5.0, color=LIMIT, linestyle="--", linewidth=1.2, label="target for 1,000 queries, k up to 100")
+        log_log(axes, "queries", "time / time of one query")
+        axes.legend()
+
+
+def plot_k(rows: Sequence[Row], path: Path) -> None:
+    """Time per event by k."""
+    with figure(path, 6.0) as axes:
+        axes.plot([int(row.value) for row in rows], per_event(rows), "o-", color=OURS)
+        log_log(axes, "k", "ns per event")
+
+
+def plot_peers(rows: Sequence[Row], path: Path) -> None:
+    """Speed of every way, one query."""
+    speeds([row for row in rows if row.way != "skyband" or row.value == "one query"], path)
+
+
+def plot_many(rows: Sequence[Row], path: Path) -> None:
+    """Seconds of every way, a hundred queries."""
+    found = sorted(rows, key=lambda row: row.seconds_min)
+    with figure(path, 7.0, 0.9 + 0.36 * len(found)) as axes:
+        seconds = [row.seconds_min for row in found]
+        bars(axes, [row.way for row in found], seconds, [f"{value:.2f} s" for value in seconds])
+        axes.set_xlabel("seconds")
+
+
+def plot_parquet(rows: Sequence[Row], path: Path) -> None:
+    """Speed of every way over Parquet files."""
+    speeds(rows, path, log=False)
+
+
+def _many(row: Row) -> bool:
+    return row.experiment == "peers" and row.value == "many queries"
+
+
+SECTIONS = {
+    "pass": Section(
+        "One query against one pass over the scores",
+        """\
+What one query costs, in passes of `np.flatnonzero(score > t)` over the same column; `t` lets through as many events as
+the panes' best 100 together.""",
+        plot_pass,
+        only("pass"),
+    ),
+    "window": Section(
+        "The size of the window",
+        "Doubling the window should cost next to nothing: what is kept grows with the logarithm of the window.",
+        plot_window,
+        only("window"),
+        listing(*FIGURES, "kept"),
+    ),
+    "order": Section(
+        "Falling scores, the worst case",
+        """\
+When every event is worse than all before it, none ever beats another: the best 100 of every pane must be kept until
+they expire.""",
+        plot_order,
+        only("order"),
+    ),
+    "queries": Section(
+        "Many queries",
+        """\
+Random queries (size 100–1,000 s, slide 10–100 s in whole seconds, k from 10) over one stream. With whole seconds the
+panes are one second long. Rows of answers are references to events, which several answers share; *skyband* makes
+all columns from them, as everywhere on this page, *by reference* leaves that to whoever needs them.""",
+        plot_queries,
+        only("queries"),
+    ),
+    "k": Section("The size of the answer", "One query, k from 1 to 10,000.", plot_k, only("k")),
+    "parquet": Section(
+        "Parquet files",
+        """\
+The same stream in 20 files (Snappy): one query over them, against only reading the three columns with PyArrow, and
+against the peers. *panes* reads twice (each pane's k-th score, then the events that reach it), *one pass* aggregates
+structs, *from memory* reads everything first.""",
+        plot_parquet,
+        only("parquet"),
+    ),
+    "peers": Section(
+        "One query, other ways",
+        """\
+*panes*: each pane's best first, then windows over these. *loop*: one query per window, with a tenth of the events.
+*naive*: Skyband's own baseline, which sorts every window, with a hundredth of the events.""",
+        plot_peers,
+        lambda row: row.experiment == "peers" and not _many(row),
+    ),
+    "many": Section(
+        "A hundred queries, other ways",
+        """\
+Sizes 100–1,000 s and slides 10–100 s in tens of seconds, k from 10 to 1,000. The peers compute the best 1,000 of each
+10 s once and share them among all queries.""",
+        plot_many,
+        _many,
+    ),
+}
+PAGE = Page("benchmarks.md", "Benchmarks", METHOD, RUN_IT, SECTIONS, CLOSING, judge)

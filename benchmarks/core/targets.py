@@ -1,0 +1,86 @@
+"""What the core promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import log
+
+from benchmarks.core import LONG_SPAN, ORDER_SPAN
+from benchmarks.measure import Row
+from benchmarks.targets import Target, of
+
+K = 100
+
+
+def judge(rows: Sequence[Row]) -> list[Target]:
+    """Return all targets that the rows tell about."""
+    parts: tuple[Callable[[Sequence[Row]], Iterable[Target]], ...] = (
+        _pass, _window, _order, _queries, _parquet, _many,
+    )  # fmt: skip
+    return [target for part in parts for target in part(rows)]
+
+
+def _pass(rows: Sequence[Row]) -> Iterable[Target]:
+    for row in of(rows, "pass", "skyband", "uniform"):
+        yield Target("one query, random order: time of NumPy passes over the scores", row.ratio or 0.0, 4.0)
+
+
+def expected_kept(events: float, k: int = K) -> float:
+    """Return how many candidates theory expects for so many events in a window: k ln(n/k) + k.
+
+    Examples
+    --------
+    >>> round(expected_kept(6_000_000))
+    1200
+    """
+    return k * log(events / k) + k
+
+
+def in_window(row: Row, span: int) -> float:
+    """Return how many events a window of this row holds, the stream being `span` seconds long."""
+    return row.rows * int(row.value) / span
+
+
+def _window(rows: Sequence[Row]) -> Iterable[Target]:
+    found = of(rows, "window")
+    growth = [row.ratio for row in found if row.ratio]
+    kept = [row.kept / expected_kept(in_window(row, LONG_SPAN)) for row in found if row.kept]
+    if growth:
+        yield Target("doubling the window: time against half the window, the worst of all steps", max(growth), 1.15)
+    if kept:
+        yield Target("kept candidates over k ln(n/k) + k, the most of all windows", max(kept), 1.2)
+
+
+def _order(rows: Sequence[Row]) -> Iterable[Target]:
+    falling = of(rows, "order", "skyband, falling")
+    if falling:
+        worst = max(row.ratio or 0.0 for row in falling)
+        yield Target("falling scores: cost of an event against random order, the worst of all windows", worst, 50.0)
+    for kind in ("uniform", "falling"):
+        found = of(rows, "order", f"skyband, {kind}")
+        if len(found) > 1:
+            first, last = found[0], found[-1]
+            allowed = log(in_window(last, ORDER_SPAN) / K) / log(in_window(first, ORDER_SPAN) / K)
+            grown = last.seconds_min / first.seconds_min
+            order = "random order" if kind == "uniform" else "falling scores"
+            text = f"{order}: growth from windows of {first.value} s to {last.value} s, against that of ln(n/k)"
+            yield Target(text, grown, allowed)
+
+
+def _queries(rows: Sequence[Row]) -> Iterable[Target]:
+    for row in [row for row in rows if row.way == "skyband, k up to 100"][-1:]:
+        yield Target(f"{int(row.value):,} queries against one (hoped for: 3)", row.ratio or 0.0, 5.0)
+
+
+def _parquet(rows: Sequence[Row]) -> Iterable[Target]:
+    speeds = (("pyarrow", "only reading with PyArrow", 0.9), ("polars", "Polars", 1.0), ("duckdb", "DuckDB", 1.0))
+    for way, name, least in speeds:
+        if found := of(rows, "parquet", way):
+            text = f"Parquet, one query: speed over that of {name}"
+            yield Target(text, min(row.ratio or 0.0 for row in found), least, at_least=True)
+
+
+def _many(rows: Sequence[Row]) -> Iterable[Target]:
+    if found := of(rows, "peers", "polars", "many queries"):
+        text = "many queries at once: speed over that of Polars with shared panes"
+        yield Target(text, min(row.ratio or 0.0 for row in found), 4.0, at_least=True)

@@ -1,0 +1,1 @@
+"""What the experiments on remote data have in common."""

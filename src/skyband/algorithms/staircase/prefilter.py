@@ -1,0 +1,224 @@
+"""The sieve: one pass over a batch that drops what cannot be among the best K of its pane.
+
+Each pane has a *bar*, its K-th best event so far; the scan kernel raises bars as it goes. Large batches are
+split among threads: each keeps bars of its own, and the union of what they let through is a superset of
+what one would.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from math import isqrt
+
+import numpy as np
+
+from skyband.algorithms.base import BatchCounts, Columns, sift
+from skyband.algorithms.staircase import scan_kernels as kernel
+from skyband.algorithms.staircase.panes import Panes
+from skyband.algorithms.staircase.scan_kernels import keep_latest
+from skyband.compiled import PARALLEL_ROWS, THREADS, workers
+from skyband.order import FloatArray, IntArray
+from skyband.windows import ALWAYS, NEVER
+
+PARTITIONED_ROWS = 1 << 18
+LATEST_ROWS = 1 << 17  # so that the hash table stays in the cache
+POOL_BYTES = 1 << 26
+MOST_BARS = 1 << 22
+_NOTHING = np.empty(0, np.int64)
+
+Kth = tuple[IntArray, IntArray, FloatArray, IntArray]
+"""Pane numbers, partitions, merits and times of the K-th best events of the panes that have so many."""
+Bars = tuple[FloatArray, IntArray, IntArray]
+Pool = tuple[FloatArray, IntArray, IntArray, IntArray, IntArray]
+
+
+def survivors(columns: Columns, tally: BatchCounts, panes: Panes, k: int, kth: Callable[[], Kth]) -> Iterator[IntArray]:
+    """Yield the rows that may be among the best `k` of their panes, in pieces.
+
+    Parameters
+    ----------
+    columns, tally
+        The batch, and where to count its rejected and late rows.
+    panes
+        Extended as far as the batch reaches.
+    k
+        How many events each pane (of each partition) keeps.
+    kth
+        Returns the K-th best events known so far; asked again after each piece.
+    """
+    if columns.partitions == 1:
+        yield from _sieve(columns, tally, panes, k, kth, 0)
+        return
+    for start in range(0, len(columns.merit), PARTITIONED_ROWS):
+        yield from _sieve(columns[start : start + PARTITIONED_ROWS], tally, panes, k, kth, start)
+
+
+def lets_all_through(columns: Columns, panes: Panes, k: int) -> bool:
+    """Tell whether panes have so few events of a batch that hardly any can be dropped; covers the batch."""
+    if len(columns.merit) == 0 or columns.partitions > 1:  # of partitions, a few may have most of the events
+        return False
+    low, high = _look(columns)
+    panes.cover(low, high)
+    count = int(np.diff(panes.number(np.array([low, high])))[0]) + 1
+    return len(columns.merit) < count * k
+
+
+def everything(columns: Columns, tally: BatchCounts, panes: Panes, offset: int = 0) -> Iterator[IntArray]:
+    """Yield all rows that are events and not late, where no bar can help; rows are counted from `offset`."""
+    rows = sift(columns, tally, offset)
+    if len(rows):
+        panes.cover(int(columns.position[rows].min()), int(columns.position[rows].max()))
+        yield rows + offset
+
+
+def latest(columns: Columns, tally: BatchCounts, panes: Panes) -> Iterator[IntArray]:
+    """Yield the rows that are the latest of their id in their pane: what no bar can decide."""
+    for start in range(0, len(columns.merit), LATEST_ROWS):
+        part = columns[start : start + LATEST_ROWS]
+        for rows in everything(part, tally, panes, start):
+            taken = rows - start
+            pane = panes.number(part.position[taken])
+            groups = np.zeros(len(rows), np.int64) if part.part is None else part.part[taken]
+            assert part.ident is not None
+            order = (part.position[taken], part.merit[taken], part.time[taken])
+            yield rows[keep_latest(part.ident[taken], pane, groups, *order)]
+
+
+def _sieve(
+    columns: Columns, tally: BatchCounts, panes: Panes, k: int, kth: Callable[[], Kth], offset: int
+) -> Iterator[IntArray]:
+    n = len(columns.merit)
+    if n == 0:
+        return
+    panes.cover(*_look(columns))
+    threads = THREADS if n >= PARALLEL_ROWS and columns.partitions == 1 else 1
+    edges = np.linspace(0, n, threads + 1).astype(np.int64).tolist()
+    parts = [_Part(columns, a, b, tally) for a, b in itertools.pairwise(edges)]
+    while todo := [part for part in parts if part.row < part.stop]:
+        low, high = _span(columns, panes)
+        if (high - low) * columns.partitions > MOST_BARS:
+            for part in todo:
+                yield from everything(columns[part.row : part.stop], tally, panes, part.row + offset)
+            break
+        cuts = panes.cuts[low : high + 1]
+        jobs = [(part, cuts, _bars(panes, low, high, columns.partitions, kth()), k) for part in todo]
+        if len(jobs) == 1:
+            _Part.scan(*jobs[0])
+        else:
+            list(workers().map(lambda job: _Part.scan(*job), jobs))
+        for part in todo:
+            yield from part.take(offset)
+        for part in todo:
+            if part.row < part.stop:
+                block = columns.position[part.row : part.row + kernel.BLOCK]
+                panes.cover(int(block.min()), int(block.max()))
+    for part in parts:
+        part.count(tally, offset)
+
+
+def _look(columns: Columns) -> tuple[int, int]:
+    """Return about where a batch begins and ends.
+
+    Batches mostly end near their latest event: a look at three rows saves a pass. The scan finds exceptions.
+    """
+    position = columns.position
+    look = position[[0, len(position) // 2, -1]] if columns.partitions == 1 else position
+    return int(look.min()), int(look.max())
+
+
+def _span(columns: Columns, panes: Panes) -> tuple[int, int]:
+    """Return the places of the cuts around the batch; of all cuts when there is one partition."""
+    if columns.partitions == 1:
+        return 0, len(panes)
+    low, high = np.searchsorted(panes.cuts, [columns.position.min(), columns.position.max()], side="right")
+    return int(low) - 1, int(high)
+
+
+def _bars(panes: Panes, low: int, high: int, partitions: int, kth: Kth) -> Bars:
+    """Lay out the bars of the panes from `low` to `high`, pane by pane and partition by partition."""
+    size = (high - low) * partitions
+    bar, bar_time = np.full(size, -np.inf), np.full(size, -(2**63), np.int64)
+    pane = kth[0] - panes.base - low
+    inside = (pane >= 0) & (pane < high - low)
+    slot = pane[inside] * partitions + (kth[1][inside] if partitions > 1 else 0)
+    bar[slot], bar_time[slot] = kth[2][inside], kth[3][inside]
+    return bar, bar_time, np.full(size, -1, np.int64)
+
+
+def _pool(panes: int, k: int) -> Pool:
+    """Make buffers of a few K events for as many panes as fit."""
+    room = max(4 * k, 64) if k <= 65_536 else 2 * k
+    count = max(1, min(panes, POOL_BYTES // (24 * room)))
+    columns = np.empty((count, room)), np.empty((count, room), np.int64), np.empty((count, room), np.int64)
+    return *columns, np.zeros(count, np.int64), np.zeros(count, np.int64)
+
+
+class _Part:
+    """A run of rows that one thread passes over."""
+
+    def __init__(self, columns: Columns, start: int, stop: int, tally: BatchCounts) -> None:
+        self.columns, self.row, self.start, self.stop = columns, start, start, stop
+        self.limits = np.array([tally.late_before, tally.partly_before], np.int64)
+        self.late = np.empty(stop - start if tally.late_before > NEVER else 0, np.int64)
+        self.seen = np.array([0, 0, 0, ALWAYS, NEVER, 0], np.int64)
+        self.rows: list[IntArray] = []
+
+    def scan(self, cuts: IntArray, bars: Bars, k: int) -> None:
+        """Go on until the end, or until a position lies outside the cuts."""
+        # A guess that aims at four deviations more than K events is rarely too high, and lets few too many in.
+        simple = self.columns.partitions == 1 and self.columns.ident is None
+        target = k + 4 * isqrt(k) + 8 if simple else 0
+        known = bars[0].copy()
+        begun = np.full(len(bars[0]), kernel.NO_GUESS)
+        self._pass_over(cuts, bars, k, begun, target)
+        failed = begun <= kernel.FAILED
+        if failed.any():
+            start = int((kernel.FAILED - begun[failed]).min())
+            self._again(cuts, (np.where(failed, known, np.inf), bars[1]), k, start)
+
+    def _pass_over(self, cuts: IntArray, bars: Bars, k: int, begun: IntArray, target: int) -> None:
+        c = self.columns
+        part, ident = (_NOTHING if column is None else column for column in (c.part, c.ident))
+        arrays, pool = (c.merit, c.time, c.position, part, ident), _pool(len(bars[0]), k)
+        guesses = (np.array([-np.inf]), np.array([-1, target], np.int64), begun)
+        status = kernel.FULL
+        while status == kernel.FULL:
+            status, self.row = kernel.scan(
+                arrays, self.row, self.stop, (cuts, c.partitions), bars, pool, guesses, self.limits, k, self.seen,
+                self.late,
+            )  # fmt: skip
+            self.rows.append(kernel.drain(pool, bars, begun, ident, self.seen[kernel.IN_USE], k))
+            self.seen[kernel.IN_USE] = 0
+            guesses[1][0] = -1
+
+    def _again(self, cuts: IntArray, bars: tuple[FloatArray, IntArray], k: int, start: int) -> None:
+        """Pass once more over the rows of panes whose guess was too high; all other panes' bars are out of reach."""
+        again = _Part(self.columns, start, self.row, BatchCounts(*self.limits.tolist()))
+        others = bars[0] == np.inf
+        bar_time = np.where(others, 2**63 - 1, bars[1])
+        again._pass_over(
+            cuts, (bars[0], bar_time, np.full(len(others), -1, np.int64)), k, np.full(len(others), -1, np.int64), 0
+        )
+        self.rows += again.rows
+
+    def take(self, offset: int) -> Iterator[IntArray]:
+        """Hand over the rows found so far, counted from `offset`."""
+        rows, self.rows = self.rows, []
+        if any(len(part) for part in rows):
+            yield np.concatenate(rows) + offset
+
+    def count(self, tally: BatchCounts, offset: int) -> None:
+        """Add what was counted to a tally."""
+        rejected, late, partly, first, last, _ = self.seen.tolist()
+        tally.rejected += rejected
+        tally.partly_late += partly
+        tally.newest = max(tally.newest, last)
+        if late:
+            tally.late_rows.append(self.late[:late] + offset)
+        if rejected or late:  # neither are events of the group: leave their positions out
+            rows = slice(self.start, self.stop)
+            position, merit = self.columns.position[rows], self.columns.merit[rows]
+            events = position[~np.isnan(merit) & (position >= self.limits[0])]
+            first, last = events.min(initial=ALWAYS), events.max(initial=NEVER)
+        tally.first, tally.last = min(tally.first, int(first)), max(tally.last, int(last))

@@ -1,0 +1,378 @@
+"""One pass over arriving events: drop those that cannot be among the best K of their pane.
+
+Each *slot pane* (a pane, or a pane of one partition) that the batch touches gets a buffer of a few K events.
+Full buffers are cut back to their best K, which raises the pane's bar; events below the bar cost one
+comparison, block by block. What is left at the end is a small superset of the best K of each pane: events
+that tie with the K-th on merit and time are left in, since ids decide there.
+
+A fresh pane begins with a *guess* for its bar: what a few more than K events of the pane before it reached.
+Guesses are verified: a pane that ends up with fewer than K events is passed over again without one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skyband.compiled import jit
+
+BLOCK = 256  # rows whose positions are looked at together
+STRIP = 64  # rows whose merits are compared with the bar together
+DONE, FULL, OUTSIDE = 0, 1, 2
+NO_GUESS, FAILED = -1, -2
+REJECTED, LATE, PARTLY, FIRST, LAST, IN_USE = 0, 1, 2, 3, 4, 5
+
+
+@jit
+def bounds(column: Any) -> Any:
+    """Return the smallest and the largest value of a column that is not empty."""
+    low = column[0]
+    high = column[0]
+    for value in column:
+        low = min(low, value)
+        high = max(high, value)
+    return low, high
+
+
+@jit
+def count_from(merit: Any, bar: Any) -> Any:
+    """Count the merits that are not below a bar; NaN counts too."""
+    count = 0
+    for value in merit:
+        count += not (value < bar)
+    return count
+
+
+@jit
+def select_best(merit: Any, time: Any, row: Any, n: Any, k: Any) -> None:
+    """Reorder the first n entries so that the best k by (merit, time) come first, in any order."""
+    low, high = 0, n - 1
+    while low < high:
+        middle = (low + high) // 2
+        pivot_merit, pivot_time = merit[middle], time[middle]
+        i, j = low, high
+        while i <= j:
+            while merit[i] > pivot_merit or (merit[i] == pivot_merit and time[i] > pivot_time):
+                i += 1
+            while merit[j] < pivot_merit or (merit[j] == pivot_merit and time[j] < pivot_time):
+                j -= 1
+            if i <= j:
+                merit[i], merit[j] = merit[j], merit[i]
+                time[i], time[j] = time[j], time[i]
+                row[i], row[j] = row[j], row[i]
+                i += 1
+                j -= 1
+        if k - 1 <= j:
+            high = j
+        elif k - 1 >= i:
+            low = i
+        else:
+            return
+
+
+@jit
+def keep_best(merit: Any, time: Any, row: Any, n: Any, k: Any) -> Any:
+    """Cut n > k entries back to the best k and all that tie with the k-th on merit and time.
+
+    Returns
+    -------
+    How many are left, and the merit and time of the k-th.
+    """
+    select_best(merit, time, row, n, k)
+    bar, bar_time = merit[0], time[0]
+    for i in range(1, k):
+        if merit[i] < bar or (merit[i] == bar and time[i] < bar_time):
+            bar, bar_time = merit[i], time[i]
+    left = k
+    for i in range(k, n):
+        if merit[i] == bar and time[i] == bar_time:
+            merit[left], time[left], row[left] = merit[i], time[i], row[i]
+            left += 1
+    return left, bar, bar_time
+
+
+@jit
+def keep_best_ids(merit: Any, time: Any, row: Any, ident: Any, n: Any, k: Any) -> Any:
+    """Do as `keep_best` for ids that count once: one entry an id, the best k ids and their ties."""
+    ids = np.empty(n, np.int64)
+    for i in range(n):
+        ids[i] = ident[row[i]]
+    order = np.argsort(ids)
+    left = 0
+    best = order[0]
+    chosen = np.empty(n, np.int64)
+    for place in range(1, n):
+        i = order[place]
+        if ids[i] != ids[best]:
+            chosen[left] = best
+            left += 1
+            best = i
+        elif merit[i] > merit[best] or (merit[i] == merit[best] and time[i] > time[best]):
+            best = i
+    chosen[left] = best
+    left += 1
+    kept = np.sort(chosen[:left])
+    for place in range(left):
+        i = kept[place]
+        merit[place], time[place], row[place] = merit[i], time[i], row[i]
+    if left <= k:
+        return left, -np.inf, np.int64(-(2**63))
+    return keep_best(merit, time, row, left, k)
+
+
+@jit
+def find_pane(cuts: Any, position: Any) -> Any:
+    """Return the index of the pane that a position lies in (-1 or len(cuts) - 1: outside)."""
+    low, high = 0, cuts.size
+    while low < high:
+        middle = (low + high) // 2
+        if cuts[middle] <= position:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
+
+
+@jit
+def scan(
+    columns: Any, at: Any, stop: Any, panes: Any, bars: Any, pool: Any, guesses: Any, limits: Any, k: Any, seen: Any,
+    late: Any,
+) -> Any:  # fmt: skip
+    """Pass over the rows from `at` to `stop`; fill the buffers with what may be kept.
+
+    Parameters
+    ----------
+    columns
+        merit, time, position, part (empty: one partition), ident (empty: ids may repeat).
+    at, stop
+        Which rows.
+    panes
+        cuts, and the number of partitions.
+    bars
+        Per slot pane: merit and time of its K-th best so far, and its buffer's number (-1: none yet).
+    pool
+        merit, time and row of each buffer, how many entries each holds, and to which slot pane it belongs.
+    guesses
+        The guess for the next fresh pane (-inf: none); the buffer that was begun last and how many events a guess
+        aims at (0: no guesses are made); per slot pane the row at which it began with a guess, or NO_GUESS, or
+        FAILED minus that row.
+    limits
+        Positions before limits[0] missed all windows, those before limits[1] some.
+    k
+        How many events each pane keeps.
+    seen
+        Counts to add to: REJECTED, LATE, PARTLY, FIRST and LAST position of all rows, buffers
+        IN_USE.
+    late
+        The rows that missed all windows, room for all of them.
+
+    Returns
+    -------
+    DONE, or FULL (no room for a row) or OUTSIDE (a position beyond the cuts), and the row to go on from.
+    """
+    merit, time, position, part, ident = columns
+    cuts, partitions = panes
+    bar, bar_time, buffer_of = bars
+    pool_merit, pool_time, pool_row, filled, owner = pool
+    guess, last, begun = guesses
+    room = pool_merit.shape[1]
+    found = np.empty(BLOCK, np.int64)  # the block's rows that are not below the bar, and their slot panes
+    found_slot = np.empty(BLOCK, np.int64)
+    pane, pane_start, pane_end = -1, cuts[0], cuts[0]
+    row = at
+    while row < stop:
+        end = min(row + BLOCK, stop)
+        low, high = bounds(position[row:end])
+        if low < cuts[0] or high >= cuts[-1]:
+            return OUTSIDE, row
+        seen[FIRST] = min(seen[FIRST], low)
+        seen[LAST] = max(seen[LAST], high)
+        if not pane_start <= low < pane_end:
+            pane = find_pane(cuts, low)
+            pane_start, pane_end = cuts[pane], cuts[pane + 1]
+        count = 0
+        if partitions == 1 and high < pane_end and low >= limits[1]:  # one pane, nothing late
+            for begin in range(row, end, STRIP):
+                strip = merit[begin : min(begin + STRIP, end)]
+                if count_from(strip, bar[pane]) > 0:
+                    count = find_from(strip, bar[pane], begin, found, count)
+            found_slot[:count] = pane
+        else:
+            for i in range(row, end):
+                where = position[i]
+                if where < limits[0] and merit[i] == merit[i]:
+                    continue
+                if not pane_start <= where < pane_end:
+                    pane = find_pane(cuts, where)
+                    pane_start, pane_end = cuts[pane], cuts[pane + 1]
+                slot = pane if partitions == 1 else pane * partitions + part[i]
+                found[count], found_slot[count] = i, slot
+                count += not merit[i] < bar[slot]
+        for c in range(count):
+            i, slot = found[c], found_slot[c]
+            value = merit[i]
+            if value < bar[slot] or (value == bar[slot] and time[i] < bar_time[slot]):
+                continue
+            if value != value:
+                seen[REJECTED] += 1
+                continue
+            buffer = buffer_of[slot]
+            if buffer < 0:
+                if seen[IN_USE] == filled.size:
+                    count_late(merit, position, limits, row, i, seen, late)
+                    return FULL, i
+                buffer = seen[IN_USE]
+                buffer_of[slot], owner[buffer], filled[buffer] = buffer, slot, 0
+                seen[IN_USE] += 1
+                if last[1] > 0:
+                    learn(pool, begun, guess, last, k)
+                    last[0] = buffer
+                    if bar[slot] < guess[0] and begun[slot] == NO_GUESS:
+                        bar[slot], begun[slot] = guess[0], i
+                        if value < guess[0]:  # must not count among the K that verify the guess
+                            continue
+            elif filled[buffer] == room and not make_room(pool, bars, ident, buffer, slot, k):
+                count_late(merit, position, limits, row, i, seen, late)
+                return FULL, i
+            entry = filled[buffer]
+            pool_merit[buffer, entry], pool_time[buffer, entry], pool_row[buffer, entry] = value, time[i], i
+            filled[buffer] = entry + 1
+        if low < limits[1]:
+            count_late(merit, position, limits, row, end, seen, late)
+        row = end
+    return DONE, stop
+
+
+@jit
+def find_from(merit: Any, bar: Any, begin: Any, found: Any, count: Any) -> Any:
+    """Append the rows whose merits are not below a bar, counted from `begin`; return the new count."""
+    for i in range(merit.size):
+        found[count] = begin + i
+        count += not merit[i] < bar
+    return count
+
+
+@jit
+def count_late(merit: Any, position: Any, limits: Any, begin: Any, end: Any, seen: Any, late: Any) -> None:
+    """Count the late and the partly late events among some rows."""
+    for i in range(begin, end):
+        if merit[i] == merit[i]:
+            if position[i] < limits[0]:
+                late[seen[LATE]] = i
+                seen[LATE] += 1
+            elif position[i] < limits[1]:
+                seen[PARTLY] += 1
+
+
+@jit
+def learn(pool: Any, begun: Any, guess: Any, last: Any, k: Any) -> None:
+    """Take the next guess from the pane that was begun last, unless its own was good enough.
+
+    Where that one was too high, guessing is given up: scores fall, and every guess would be.
+    """
+    buffer, target = last[0], last[1]
+    if buffer < 0:
+        return
+    entries = pool[3][buffer]
+    if entries >= target and (begun[pool[4][buffer]] < 0 or entries > 2 * target - k):
+        left, guess[0], _ = keep_best(pool[0][buffer], pool[1][buffer], pool[2][buffer], entries, target)
+        pool[3][buffer] = left
+    elif entries < k and begun[pool[4][buffer]] >= 0:
+        guess[0], last[1] = -np.inf, 0
+    elif 2 * entries < k + target:
+        guess[0] = -np.inf
+
+
+@jit
+def make_room(pool: Any, bars: Any, ident: Any, buffer: Any, slot: Any, k: Any) -> Any:
+    """Cut a full buffer back and raise its bar; False when ties leave it more than half full."""
+    entries = pool[3][buffer]
+    if entries <= k:
+        return False
+    if ident.size:
+        left, bar, bar_time = keep_best_ids(pool[0][buffer], pool[1][buffer], pool[2][buffer], ident, entries, k)
+    else:
+        left, bar, bar_time = keep_best(pool[0][buffer], pool[1][buffer], pool[2][buffer], entries, k)
+    pool[3][buffer] = left
+    if bar > bars[0][slot] or (bar == bars[0][slot] and bar_time > bars[1][slot]):
+        bars[0][slot], bars[1][slot] = bar, bar_time
+    return 2 * left <= pool[0].shape[1]
+
+
+@jit
+def drain(pool: Any, bars: Any, begun: Any, ident: Any, used: Any, k: Any) -> Any:
+    """Empty the buffers; return the rows they hold, buffer by buffer, each cut back to its best.
+
+    Buffers whose pane began with a guess and has fewer than k events give nothing: that guess was too high,
+    and `begun` becomes FAILED minus the row to look again from. Other panes' guesses hold, and are forgotten.
+    """
+    total = 0
+    for buffer in range(used):
+        slot = pool[4][buffer]
+        if pool[3][buffer] < k and begun[slot] >= 0:
+            begun[slot] = FAILED - begun[slot]
+        if begun[slot] <= FAILED:
+            pool[3][buffer] = 0
+        else:
+            begun[slot] = NO_GUESS
+        if pool[3][buffer] > k:
+            make_room(pool, bars, ident, buffer, slot, k)
+        total += pool[3][buffer]
+    rows = np.empty(total, np.int64)
+    total = 0
+    for buffer in range(used):
+        slot = pool[4][buffer]
+        for entry in range(pool[3][buffer]):
+            value, time = pool[0][buffer, entry], pool[1][buffer, entry]
+            if not (value < bars[0][slot] or (value == bars[0][slot] and time < bars[1][slot])):
+                rows[total] = pool[2][buffer, entry]
+                total += 1
+        bars[2][slot] = -1
+        pool[3][buffer] = 0
+    return rows[:total]
+
+
+EMPTY = -1
+
+
+@jit
+def slot_of(ident: Any, pane: Any, part: Any) -> Any:
+    """Mix three numbers into one that looks random (multiplicative hashing with odd constants)."""
+    mixed = np.uint64(ident) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= np.uint64(pane) * np.uint64(0xC2B2AE3D27D4EB4F)
+    mixed ^= np.uint64(part) * np.uint64(0x165667B19E3779F9)
+    return mixed ^ (mixed >> np.uint64(29))
+
+
+@jit
+def keep_latest(ident: Any, pane: Any, part: Any, position: Any, merit: Any, time: Any) -> Any:
+    """Return, in order, the rows that are the latest of their id in their pane and partition.
+
+    Of several at the same position the best stays; of equal ones the first.
+    """
+    n = ident.size
+    size = 16
+    while size < 2 * n:
+        size *= 2
+    mask = np.uint64(size - 1)
+    table = np.full(size, EMPTY, np.int64)  # open addressing: a row, or EMPTY
+    for i in range(n):
+        place = slot_of(ident[i], pane[i], part[i]) & mask
+        while True:
+            j = table[place]
+            if j == EMPTY:
+                table[place] = i
+                break
+            if ident[j] == ident[i] and pane[j] == pane[i] and part[j] == part[i]:
+                if position[i] != position[j]:
+                    later = position[i] > position[j]
+                elif merit[i] != merit[j]:
+                    later = merit[i] > merit[j]
+                else:
+                    later = time[i] > time[j]
+                if later:
+                    table[place] = i
+                break
+            place = (place + np.uint64(1)) & mask
+    return np.sort(table[table != EMPTY])

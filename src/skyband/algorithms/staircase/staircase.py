@@ -1,0 +1,425 @@
+"""One staircase skyband answers every query: the default.
+
+Choose it always, unless you study one of its siblings.
+
+Guarantees: exact. Of a sealed pane p an event is kept only while fewer than K(p) better ones lie in panes >= p,
+K(p) being the largest k of the queries that still have an unanswered window over p; of an open pane the best K.
+That is about ``k ln(n/k) + k`` events for n in the window in random order, at most ``K`` per live pane (and
+partition) for any order. An arriving event costs one comparison with its pane's bar; a sealed pane costs one
+linear merge; an answer one walk over the kept events. ``distinct="best"`` costs a factor ``log(panes)`` in the
+merge. ``distinct="latest"`` must keep the latest event of *every* id of the longest window, however bad: a
+better id may fall at any time and make room. It costs one look-up per event and O(ids) per sealed pane.
+
+Invariant: each open pane holds its best K events, or all of them; the sealed panes hold every event that a
+coming window can answer with.
+
+Examples
+--------
+Window 4, slide 2, k = 1: panes are two wide, and once the pane [2, 4) is sealed its 4.0 beats all before it
+but the 5.0, which stays until the window [0, 4) is answered.
+
+>>> import skyband as sb
+>>> q = sb.Query("top", k=1, score="x", window=sb.Window(4, slide=2))
+>>> events = [{"t": t, "id": t, "x": x} for t, x in enumerate([5.0, 1.0, 4.0, 2.0, 3.0, 0.0])]
+>>> [[row.id for row in a.rows] for a in sb.run([q], events, time="t", id="id")]
+[[0], [0], [2], [4]]
+
+Notes
+-----
+The panes are the adaptive slide of MTopS (Shastri, *MTopS: Multi-Query Optimization for Continuous Top-K Query
+Workloads*, chapter 4); that the queries with the latest starts and the largest k decide what is kept is the idea
+behind the skyline queries of STKQF (Jing et al., *Dynamic Multiple Continuous Top-k Queries Over Streaming Data*); the
+kept set of one query is the k-skyband (Pripužić et al., *Time- and Space-Efficient Sliding Window Top-k Query
+Processing*). Ours: the bar per pane in front of it all, with verified guesses; one staircase over any number of
+queries; late events; ids that count once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from skyband.algorithms.base import Algorithm, BatchCounts, Columns, Picks, one_per_id
+from skyband.algorithms.shared_kernels import sort_runs
+from skyband.algorithms.staircase import prefilter
+from skyband.algorithms.staircase import seal_kernels as kernel
+from skyband.algorithms.staircase.panes import ANY_K, Panes
+from skyband.algorithms.staircase.seal_kernels import ALL, BEST, LATEST
+from skyband.compiled import THREADS, workers
+from skyband.events.store import EventStore
+from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_runs
+from skyband.queries.query import Distinct
+from skyband.windows import NEVER, DueWindows, Schedule, layout
+
+MODES = {None: ALL, "best": BEST, "latest": LATEST}
+MOST_PICKS = 1 << 23
+PARALLEL_SLOTS = 1 << 15
+_NO_NUMBERS = np.empty(0, np.int64)
+_NO_SLOTS = np.empty(0, np.int32)
+
+
+class Staircase(Algorithm):
+    """Panes, bars and one skyband whose depth falls in steps as panes age."""
+
+    name = "staircase"
+    summary = "one staircase skyband for all queries; the default"
+
+    def __init__(self, arena: EventStore, distinct: Distinct | None) -> None:
+        super().__init__(arena, distinct)
+        self.mode = MODES[distinct]
+        self.k = 0
+        self.panes = Panes()
+        self.sealed = 0  # the number of the first pane that is still open
+        self.band = (
+            _NO_SLOTS,
+            _NO_NUMBERS,
+            _NO_NUMBERS,
+        )  # sealed events: slot, pane, beaten; as the kernels sort
+        self.open = _NO_SLOTS  # open events: pane by pane, partition by partition, best first
+        self.open_pane = _NO_NUMBERS
+
+    def plan(self, schedules: Sequence[Schedule]) -> None:
+        """Serve these queries from now on; panes are cut where their windows start and end."""
+        super().plan(schedules)
+        before, self.k = self.k, max(s.k for s in schedules)
+        place = self.sealed - self.panes.base
+        open_from = self.panes.cuts[place : place + 1]
+        cut = self.panes.refine(schedules)
+        if cut:
+            self.sealed = int(self.panes.number(open_from)[0])
+            self.open_pane = self.panes.number(self.arena.position[self.open])
+            self.band = (self.band[0], self.panes.number(self.arena.position[self.band[0]]), self.band[2])
+        if cut or self.k < before:
+            self._settle(self.open, self.open_pane, 0)
+            self._count_anew(_NO_SLOTS)
+
+    def exact_from(self, schedule: Schedule, frontier: int) -> int:
+        """Return the first start from which on nothing that was dropped is missed."""
+        return self.panes.exact_from(schedule, frontier)
+
+    @property
+    def proves(self) -> bool:
+        """Whether the best of what was dropped is known: where events are ranked, in one partition."""
+        return self.mode == ALL and self._partitions() == 1
+
+    def forget_between(self, low: int, high: int) -> None:
+        """Drop what is kept there; the panes have lost nothing then."""
+        band, held = (self._outside(slots, low, high) for slots in (self.band[0], self.open))
+        self.band = (self.band[0][band], self.band[1][band], self.band[2][band])
+        self.open, self.open_pane = self.open[held], self.open_pane[held]
+        self.panes.heal(low, high, self.k)
+
+    def _outside(self, slots: SlotArray, low: int, high: int) -> BoolArray:
+        position = self.arena.position[slots]
+        return (position < low) | (position >= high)
+
+    # Insert.
+
+    def survivors(self, columns: Columns, tally: BatchCounts) -> Iterator[IntArray]:
+        """Drop, in one pass, what cannot be among the best K of its pane."""
+        base = self.panes.base
+        if self.mode == LATEST:
+            pieces = prefilter.latest(columns, tally, self.panes)
+        elif prefilter.lets_all_through(columns, self.panes, self.k):
+            pieces = prefilter.everything(columns, tally, self.panes)
+        else:
+            pieces = prefilter.survivors(columns, tally, self.panes, self.k, self._kth)
+        for rows in pieces:
+            if self.sealed == base:  # none is sealed yet: panes that were added in front are open too
+                self.sealed = base = self.panes.base
+            yield rows
+
+    def _kth(self) -> prefilter.Kth:
+        kth = self._open_ranks() == self.k - 1
+        slots, arena = self.open[kth], self.arena
+        return self.open_pane[kth], arena.part[slots], arena.merit[slots], arena.time[slots]
+
+    def open_cuts(self, low: int, high: int) -> IntArray | None:
+        """Return the edges of the open panes."""
+        if self.mode == LATEST or self.arena.counts:
+            return None
+        panes, cuts = self.panes, self.panes.edges(low, high)
+        if self.sealed > panes.base or panes.forgot:
+            cuts = cuts[cuts >= panes.cuts[self.sealed - panes.base]]
+        return cuts
+
+    def kth(self, cuts: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
+        """Return the K-th best open events, or, where an id counts once, those of the K-th best ids."""
+        arena, place = self.arena, np.searchsorted(cuts, self.arena.position[self.open], side="right") - 1
+        inside = (place >= 0) & (place < len(cuts) - 1)
+        slots, place = self.open[inside], place[inside]
+        if self.mode == BEST:
+            slots, place = self._one_per_id(slots, place)
+        order = arena.best_first(slots, place, arena.part[slots])
+        slots, place = slots[order], place[order]
+        kth = rank_in_runs(place, arena.part[slots]) == self.k - 1
+        return place[kth], arena.part[slots[kth]], arena.merit[slots[kth]]
+
+    def miss(self, low: int, high: int, depth: int, lost: float) -> None:
+        """Let the panes between two cuts know that they lost events."""
+        self.panes.cover(low, high - 1)
+        first, last = self.panes.number(np.array([low, high - 1]))
+        self.panes.lower(np.arange(first, last + 1), depth, lost)
+
+    def insert(self, slots: SlotArray) -> None:
+        """Take new events into their open panes, or into the band where their pane is sealed."""
+        pane = self.panes.number(self.arena.position[slots])
+        late = pane < self.sealed
+        if late.any():
+            order = np.lexsort((np.negative(self.arena.merit[slots[late]]), self.arena.part[slots[late]], pane[late]))
+            ranked, of = slots[late][order], pane[late][order]
+            kth = rank_in_runs(of, self.arena.part[ranked]) == self.k - 1
+            self._note_full(ranked[kth], of[kth])
+            self._count_anew(slots[late])
+            slots, pane = slots[~late], pane[~late]
+        if len(slots):
+            tail = int(np.searchsorted(self.open_pane, pane.min()))
+            self._settle(np.concatenate([self.open[tail:], slots]), np.concatenate([self.open_pane[tail:], pane]), tail)
+
+    def _settle(self, slots: SlotArray, pane: IntArray, tail: int) -> None:
+        """Sort open events, the new ones from place `tail` on, and leave each pane only its best K."""
+        if np.any(pane[1:] < pane[:-1]):
+            order = np.argsort(pane, kind="stable")
+            slots, pane = slots[order], pane[order]
+        if self.mode != ALL:
+            slots, pane = self._one_per_id(slots, pane)
+            self.panes.lower(pane, ANY_K, np.inf)  # other events of the ids may be gone, here or in the sieve
+        ends = np.append(np.flatnonzero(pane[1:] != pane[:-1]) + 1, len(pane))
+        self._sort_runs(slots, ends)
+        if self.mode != LATEST:
+            rank = rank_in_runs(pane, self.arena.part[slots])
+            self._note_full(slots[rank == self.k - 1], pane[rank == self.k - 1])
+            slots, pane = slots[rank < self.k], pane[rank < self.k]
+        self.open = np.concatenate([self.open[:tail], slots])
+        self.open_pane = np.concatenate([self.open_pane[:tail], pane])
+
+    def _note_full(self, slots: SlotArray, pane: IntArray) -> None:
+        """Note that panes have K events, given the K-th: they may have lost others, here or before, in the sieve."""
+        self.panes.lower(pane, self.k, self.arena.merit[slots])
+
+    def _sort_runs(self, slots: SlotArray, ends: IntArray) -> None:
+        """Sort each pane's events in place, on all cores where there are many."""
+        threads = THREADS if len(slots) >= PARALLEL_SLOTS and len(ends) > THREADS else 1
+        edges = np.linspace(0, len(ends), threads + 1).astype(np.int64).tolist()
+        starts = [0, *(int(ends[edge - 1]) for edge in edges[1:])]
+        jobs = [
+            (slots[starts[i] : starts[i + 1]], ends[edges[i] : edges[i + 1]] - starts[i], *self._events()[:-1])
+            for i in range(threads)
+        ]
+        if threads == 1:
+            sort_runs(*jobs[0])
+        else:
+            list(workers().map(lambda job: sort_runs(*job), jobs))
+
+    def _one_per_id(self, slots: SlotArray, pane: IntArray) -> tuple[SlotArray, IntArray]:
+        """Leave of each id, in each pane, only the event that counts."""
+        arena = self.arena
+        major = (pane, arena.part[slots], arena.key[slots])
+        latest = (np.negative(arena.position[slots]),) if self.mode == LATEST else ()
+        order = arena.best_first(slots, *major, *latest)
+        first = rank_in_runs(*(column[order] for column in major)) == 0
+        kept = np.sort(order[first])
+        return slots[kept], pane[kept]
+
+    def _count_anew(self, late: SlotArray) -> None:
+        """Let late events into the band, and count anew who is beaten how often: the general, slower way."""
+        arena, base = self.arena, self.panes.base
+        slots = np.concatenate([self.band[0], late])
+        if self.mode == LATEST:
+            slots = one_per_id(arena, slots, "latest")
+        slots = slots[arena.best_first(slots, arena.part[slots])]
+        pane, beaten = self.panes.number(arena.position[slots]), np.zeros(len(slots), np.int64)
+        if self.mode != LATEST:
+            band, out = self._bands(slots, pane - base, beaten, len(slots))
+            starts, ks, _ = self._queries()
+            last = self.sealed - base - 1
+            since = kernel.find_needs(self.panes.cuts, starts, ks, np.zeros(len(starts), np.int64), last)
+            code, codes = self._codes(slots) if self.mode == BEST else (np.arange(arena.size), arena.size)
+            scratch = (code, np.full(codes, -1, np.int64))
+            size = kernel.sweep(
+                self._events(), band, len(slots), scratch, last, since, self.panes.depth, self.panes.lost, out
+            )
+            slots, pane, beaten = out[0][:size].copy(), out[1][:size] + base, out[2][:size].copy()
+        self.band = (slots, pane, beaten)
+
+    # Expire and answer.
+
+    def answer(self, due: DueWindows, sealed_to: int) -> Picks:
+        """Seal all panes that end by `sealed_to`, and answer each window when its last pane is sealed."""
+        if len(self.panes) == 0:
+            return Picks(_NO_SLOTS, np.zeros(len(due) + 1, np.int64))
+        if len(due):
+            self.panes.cover(int(self.panes.cuts[0]), int(due.end[-1]))
+        queries = self._queries()
+        unsure = self._unsure(due)
+        pieces = self._pieces(due, queries[1])
+        picks = [self._seal(piece, int(piece.end[-1]), queries) for piece in pieces[:-1]]
+        picks.append(self._seal(pieces[-1], sealed_to, queries))
+        self._forget(queries[0])
+        found = Picks.joined(picks)
+        return replace(found, proven=self._proven(due, found, unsure)) if unsure else found
+
+    def _unsure(self, due: DueWindows) -> dict[int, float]:
+        """Return, of windows that were begun before their query came, what may be missing: nothing better than this.
+
+        What is dropped from now on is beaten as often as any query asks for.
+        """
+        if not self.proves:
+            return {}
+        exact_from = np.array([s.exact_from for s in self.schedules], np.int64)[due.query]
+        early = np.flatnonzero(due.start < exact_from)
+        losses = self.panes.worst_losses(due.start[early], due.end[early])
+        return dict(zip(early.tolist(), losses.tolist(), strict=True))
+
+    def _proven(self, due: DueWindows, picks: Picks, unsure: dict[int, float]) -> BoolArray:
+        """Tell which windows have k events that are all better than what may be missing."""
+        proven = np.zeros(len(due), bool)
+        for window, lost in unsure.items():
+            held = picks.slots[picks.offsets[window] : picks.offsets[window + 1]]
+            full = len(held) == self.schedules[due.query[window]].k
+            proven[window] = lost == -np.inf or (full and self.arena.merit[held[-1]] > lost)
+        return proven
+
+    def _queries(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Return where each query's next window starts, its k and its slide."""
+        columns = layout(self.schedules)
+        return columns.start, columns.k, columns.slide
+
+    def _pieces(self, due: DueWindows, ks: IntArray) -> list[DueWindows]:
+        """Split the due windows so that the answers of one piece fit into memory."""
+        if len(due) == 0:
+            return [due]
+        most = ks[due.query] * self._partitions()
+        piece = np.cumsum(most) // MOST_PICKS
+        edges = [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), len(due)]
+        return [due[a:b] for a, b in itertools.pairwise(edges)]
+
+    def _seal(self, due: DueWindows, sealed_to: int, queries: tuple[IntArray, IntArray, IntArray]) -> Picks:
+        """Seal the panes that end by `sealed_to`; moves the queries' starts forward."""
+        cuts, base = self.panes.cuts, self.panes.base
+        first = self.sealed - base
+        last = max(int(np.searchsorted(cuts, sealed_to, side="right")) - 1, first)
+        offsets = np.zeros(len(due) + 1, np.int64)
+        if last == first:
+            return Picks(_NO_SLOTS, offsets)
+        count = int(np.searchsorted(self.open_pane, base + last))
+        ends = np.searchsorted(self.open_pane[:count], np.arange(base + first, base + last), side="right")
+        fresh = self.open[:count]
+        held = len(self.band[0])
+        bands = self._bands(self.band[0], self.band[1] - base, self.band[2], held + count)
+        picks = np.empty(int(queries[1][due.query].sum()) * self._partitions() + 1, np.int32)
+        m, side = kernel.seal(
+            self._events(), self._codes(np.concatenate([self.band[0], fresh])), self.mode, self._partitions() == 1,
+            bands, held, (fresh, ends), cuts, first, queries, (due.query, due.start, due.end), self.panes.depth,
+            self.panes.lost, picks, offsets,
+        )  # fmt: skip
+        band = bands[side]
+        self.band = (band[0][:m].copy(), band[1][:m] + base, band[2][:m].copy())
+        self.open, self.open_pane = self.open[count:], self.open_pane[count:]
+        self.sealed = base + last
+        return Picks(picks[: offsets[-1]], offsets)
+
+    def _bands(self, slot: SlotArray, pane: IntArray, beaten: IntArray, room: int) -> tuple[Any, Any]:
+        """Lay out a band as the kernels want it, and a second one to merge into."""
+        kinds = (np.int32, np.int64, np.int64, np.float64, np.int64)
+        bands = tuple(tuple(np.empty(room, kind) for kind in kinds) for _ in range(2))
+        given: tuple[npt.NDArray[Any], ...] = (slot, pane, beaten, self.arena.merit[slot], self.arena.position[slot])
+        for column, values in zip(bands[0], given, strict=True):
+            column[: len(slot)] = values
+        return bands[0], bands[1]
+
+    def _codes(self, slots: SlotArray) -> tuple[IntArray, int]:
+        """Return a code per slot of the arena that tells the ids of a partition apart, and how many there are."""
+        if self.mode == ALL:
+            return _NO_NUMBERS, 0
+        code = np.empty(self.arena.size, np.int64)
+        pairs = np.stack([self.arena.part[slots], self.arena.key[slots]])
+        unique, inverse = np.unique(pairs, axis=1, return_inverse=True)
+        code[slots] = inverse.ravel()
+        return code, unique.shape[1]
+
+    def _events(self) -> tuple[FloatArray, IntArray, IntArray, IntArray, IntArray]:
+        arena = self.arena
+        return arena.merit, arena.time, arena.key, arena.part, arena.position
+
+    def _partitions(self) -> int:
+        return 1 if self.arena.size == 0 else int(self.arena.part.max() - self.arena.part.min()) + 1
+
+    def _forget(self, starts: IntArray) -> None:
+        """Forget the panes before every coming window, once nothing is kept there."""
+        cuts = self.panes.cuts
+        oldest = int(np.searchsorted(cuts, starts.min(initial=cuts[-1]), side="right")) - 1
+        kept_from = int(self.band[1].min(initial=self.sealed))
+        self.panes.forget(min(oldest, kept_from - self.panes.base))
+
+    def _open_ranks(self) -> IntArray:
+        return rank_in_runs(self.open_pane, self.arena.part[self.open])
+
+    # State.
+
+    def kept(self) -> SlotArray:
+        """Return the slots of all kept events."""
+        return np.concatenate([self.band[0], self.open])
+
+    def bound(self) -> int:
+        """Return K per live pane and partition; for ``distinct="latest"`` there is none but the number of ids."""
+        return len(self.kept()) if self.mode == LATEST else self.k * len(self.panes) * self._partitions()
+
+    def compact(self, moved: SlotArray) -> None:
+        """Follow events to their new slots."""
+        self.band = (moved[self.band[0]], *self.band[1:])
+        self.open = moved[self.open]
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state as numbers and arrays."""
+        slot, pane, beaten = self.band
+        return {
+            **self.panes.state(),
+            "sealed": self.sealed,
+            "band_slot": slot.copy(),
+            "band_pane": pane.copy(),
+            "band_beaten": beaten.copy(),
+            "open": self.open.copy(),
+            "open_pane": self.open_pane.copy(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over what `snapshot` returned."""
+        self.panes.load(state)
+        self.sealed, self.open, self.open_pane = state["sealed"], state["open"], state["open_pane"]
+        self.band = (state["band_slot"], state["band_pane"], state["band_beaten"])
+
+    def check(self) -> None:
+        """Raise AssertionError where an invariant does not hold."""
+        kept, panes = self.kept(), self.panes
+        assert len(np.unique(kept)) == len(kept), "an event is kept twice"
+        assert np.all(np.diff(panes.cuts) > 0), "cuts are not in order"
+        assert len(panes.depth) == len(panes.lost) == len(panes.torn) == len(panes.cuts), "a pane has no depth"
+        assert np.all(self.open_pane >= self.sealed), "an open event lies in a sealed pane"
+        assert np.all(self.band[1] < self.sealed), "a sealed event lies in an open pane"
+        assert np.array_equal(panes.number(self.arena.position[self.open]), self.open_pane), "wrong pane"
+        assert np.array_equal(panes.number(self.arena.position[self.band[0]]), self.band[1]), "wrong pane"
+        if self.mode != LATEST:
+            assert np.all(self._open_ranks() < self.k), "an open pane keeps more than K"
+            assert len(kept) <= self.bound(), "more is kept than the bound allows"
+        for slots, pane in ((self.band[0], np.zeros(len(self.band[0]))), (self.open, self.open_pane)):
+            order = self.arena.best_first(slots, pane, self.arena.part[slots])
+            assert np.all(np.diff(order) > 0), "events are not in order"
+
+    def explain(self, moment: Callable[[int], str]) -> list[str]:
+        """Describe the panes and the staircase."""
+        steps, depth = [], 0
+        for start, k, name in sorted((s.next_start, s.k, s.name) for s in self.schedules):
+            if k > depth:
+                depth = k
+                since = "the beginning" if start == NEVER else moment(start)
+                steps.append(f"{k} deep from {since} on (because of {name!r})")
+        return [
+            f"open panes keep their best {self.k}: {len(self.open):,} events",
+            f"sealed panes keep the staircase skyband: {len(self.band[0]):,} events, " + ", ".join(steps),
+        ]

@@ -1,0 +1,221 @@
+"""Partitions of the window: what SAP, PH-Base, PH-Tree and STKQF have in common.
+
+Time is cut into partitions of equal width, no wider than the shortest window. While events arrive in the last one, the
+*back*, its best K are kept in order, and all of its *meaningful* events: those that fewer than K better ones
+follow. Once it is complete, the meaningful ones become its candidates, best first. A window is answered from the
+candidates of the partitions that it covers; of the first one, which it may cut, those from its start on.
+
+Their own papers are not at hand. What was reconstructed from the outlines in Jing et al., *Dynamic Multiple Continuous
+Top-k Queries Over Streaming Data* (STKQF), sections 2.1, 2.3 and 3.3: that candidates are the meaningful events of a
+partition, found when it is complete, so that a window may begin anywhere; how wide partitions are; that the search
+goes through a heap of the partitions' next best; and late events, which become candidates of their partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from skyband.algorithms.base import Picks
+from skyband.algorithms.in_order import NO_SLOTS, InOrder, Keeper
+from skyband.algorithms.shared_kernels import EVENT, PICKED, WALK, sort_runs
+from skyband.algorithms.stkqf import partition_kernels as kernel
+from skyband.events.store import EventStore
+from skyband.order import IntArray, SlotArray
+from skyband.windows import NEVER, DueWindows, Schedule
+
+MOST_PARTITIONS = 4096
+BUFFER = 4096
+
+Needs = Callable[[int], Sequence[tuple[int, int]]]
+
+
+class Partitions(Keeper):
+    """Candidates, partition by partition.
+
+    Parameters
+    ----------
+    arena
+        Where the events live.
+    needs
+        Returns, for a moment, from where on each query needs events, and how many of the best: pairs (start, k).
+    first
+        Where the first event lies.
+    width, longest
+        Of the partitions, and of the longest window.
+    tree
+        Whether to find answers by a tree over the partitions, and to drop candidates which are beaten too often by
+        those of later partitions.
+    """
+
+    def __init__(self, arena: EventStore, needs: Needs, first: int, width: int, longest: int, tree: bool) -> None:
+        self.arena, self.needs, self.tree = arena, needs, tree
+        self.width = max(width, -(-longest // MOST_PARTITIONS))
+        self.back = first // self.width  # the number of the partition that events arrive in
+        self.depth = max(k for _, k in needs(first))
+        self.candidates: dict[int, SlotArray] = {}
+        self.buffer, self.used = np.empty(BUFFER, np.int32), np.zeros(1, np.int64)
+        self.small = 0  # how many candidates were left when beaten ones were last dropped
+        self._lay_out(NO_SLOTS)
+
+    # Insert.
+
+    def pass_over(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Picks:
+        """Take in events in order, and answer windows on the way."""
+        arena, at = self.arena, np.zeros(WALK, np.int64)
+        slots = self._take_late(slots)
+        picks, offsets = np.empty(int(ks.sum()), np.int32), np.zeros(len(due) + 1, np.int64)
+        most = 3 * int(ks.max(initial=0)) + 4
+        while True:
+            heap = np.empty((len(self.begin) + most, 4), np.int64)
+            status = kernel.pass_over(
+                self._events(), slots, self.cand, self.begin, self.end, self.nodes, self._edges(), self.buffer,
+                self.used, self.depth, (due.start, due.end, ks), passed, at, heap, picks, offsets,
+            )  # fmt: skip
+            if status == kernel.DONE:
+                break
+            if status == kernel.CROWDED:
+                self._thin()
+            else:
+                now = int(arena.position[slots[at[EVENT]]])
+                self._complete(now // self.width)
+                self._expire(now)
+                self._lay_out(NO_SLOTS)
+        if self._expire(passed):
+            self._lay_out(self._back_best())
+        return Picks(picks[: at[PICKED]], offsets)
+
+    def _take_late(self, slots: SlotArray) -> SlotArray:
+        """Make events of complete partitions candidates; return the others."""
+        number = self.arena.position[slots] // self.width
+        late = number < self.back
+        if late.any():
+            for which in np.unique(number[late]).tolist():
+                known = self.candidates.get(which, NO_SLOTS)
+                self.candidates[which] = self._best_first(np.concatenate([known, slots[number == which]]))
+            self._lay_out(self._back_best())
+        return slots[~late]
+
+    def _thin(self) -> None:
+        """Leave in the buffer only meaningful events; make it larger where that is not enough."""
+        left = self._meaningful(self.buffer[: self.used[0]], self.depth, NO_SLOTS)
+        room = max(BUFFER, 4 * len(left))
+        self.buffer = np.concatenate([left, np.empty(room - len(left), np.int32)])
+        self.used[0] = len(left)
+
+    def _complete(self, following: int) -> None:
+        """Make candidates of the back partition's meaningful events, and begin another one."""
+        left = self._meaningful(self.buffer[: self.used[0]], self.depth, NO_SLOTS)
+        self.candidates[self.back] = self._best_first(left)
+        self.back, self.used[0] = following, 0
+        self.end[-1] = self.begin[-1]
+
+    def _meaningful(self, slots: SlotArray, depth: int, following: SlotArray) -> SlotArray:
+        """Return the events that fewer than `depth` better ones follow, in order of time."""
+        slots = slots[np.argsort(self.arena.position[slots], kind="stable")]
+        out = np.empty(len(slots), np.int32)
+        left = kernel.skyband(*self._events()[:3], slots, depth, following, out)
+        return out[len(out) - left :]
+
+    def _best_first(self, slots: SlotArray) -> SlotArray:
+        slots = slots.copy()
+        sort_runs(slots, np.array([len(slots)]), *self._events()[:4])
+        return slots
+
+    # Expire.
+
+    def _expire(self, passed: int) -> bool:
+        """Forget the partitions before all windows that are still to be answered; tell whether anything changed."""
+        oldest = min(start for start, _ in self.needs(passed)) // self.width
+        gone = [number for number in self.candidates if number < oldest]
+        for number in gone:
+            del self.candidates[number]
+        crowded = self.tree and self._size() > 2 * self.small + BUFFER
+        if crowded:
+            self._prune(passed)
+        return bool(gone) or crowded
+
+    def _prune(self, passed: int) -> None:
+        """Drop candidates that so many better ones of later partitions outlive as any query still asks for."""
+        following, needs = self._back_best(), self.needs(passed)
+        for number in sorted(self.candidates, reverse=True):
+            depth = max((k for start, k in needs if start < (number + 1) * self.width), default=0)
+            left = self._meaningful(self.candidates[number], depth, following[:depth]) if depth else NO_SLOTS
+            self.candidates[number] = self._best_first(left)
+            following = self._best_first(np.concatenate([following, self.candidates[number]]))[: self.depth]
+        self.small = self._size()
+
+    def _size(self) -> int:
+        return sum(len(slots) for slots in self.candidates.values())
+
+    def _lay_out(self, back_best: SlotArray) -> None:
+        """Lay out the candidates as the kernels want them, with room for the best of the back partition."""
+        self.oldest = min(self.candidates, default=self.back)
+        runs = [self.candidates.get(number, NO_SLOTS) for number in range(self.oldest, self.back)]
+        lengths = np.array([0, *(len(run) for run in runs)], np.int64)
+        self.begin = np.cumsum(lengths)
+        self.end = np.append(self.begin[1:], self.begin[-1] + len(back_best))
+        self.cand = np.concatenate([*runs, back_best, np.empty(self.depth - len(back_best), np.int32)])
+        leaves = 1 << max(len(runs) - 1, 0).bit_length()
+        self.nodes = np.empty(2 * leaves if self.tree else 0, np.int64)
+        if self.tree:
+            kernel.plant(*self._events()[:3], self.cand, self.begin, self.end, self.nodes)
+
+    def _back_best(self) -> SlotArray:
+        """Return the best events of the back partition."""
+        return self.cand[self.begin[-1] : self.end[-1]].copy()
+
+    def _edges(self) -> IntArray:
+        return np.array([self.oldest * self.width, self.back * self.width, self.width], np.int64)
+
+    def _events(self) -> tuple[Any, ...]:
+        arena = self.arena
+        return arena.merit, arena.time, arena.key, arena.part, arena.position
+
+    # State.
+
+    def kept(self) -> SlotArray:
+        """Return the slots of all candidates, and of the back partition's events."""
+        return np.sort(np.concatenate([*self.candidates.values(), self.buffer[: self.used[0]]]))
+
+    def compact(self, moved: SlotArray) -> None:
+        """Follow events to their new slots."""
+        self.candidates = {number: moved[slots] for number, slots in self.candidates.items()}
+        self.buffer[: self.used[0]] = moved[self.buffer[: self.used[0]]]
+        self._lay_out(moved[self._back_best()])
+
+    def bound(self) -> int:
+        """Return what is kept: of falling scores every event is meaningful."""
+        return len(self.kept())
+
+    def check(self) -> None:
+        """Raise AssertionError where an invariant does not hold."""
+        position = self.arena.position
+        for number, slots in self.candidates.items():
+            assert np.all(position[slots] // self.width == number), "a candidate is in another partition"
+            assert np.array_equal(self.arena.best_first(slots), np.arange(len(slots))), "candidates are not in order"
+        held = self.buffer[: self.used[0]]
+        assert np.all(position[held] // self.width == self.back), "the back partition has events of another"
+        best = held[self.arena.best_first(held)][: self.depth]
+        assert np.array_equal(self.arena.merit[best], self.arena.merit[self._back_best()]), "others are its best"
+
+
+class Partitioned(InOrder):
+    """Algorithms that keep candidates partition by partition."""
+
+    def exact_before(self, schedule: Schedule, start: int) -> bool:
+        """Tell whether some exact query reaches back as far, and is as deep."""
+        return any(
+            s.k >= schedule.k and start >= s.exact_from and start >= s.next_start > NEVER for s in self.schedules
+        )
+
+
+def needs_of(members: Sequence[Schedule]) -> Needs:
+    """Return what queries need: the events from their next windows' starts on."""
+
+    def needs(passed: int) -> list[tuple[int, int]]:
+        return [(m.last_end_by(passed) + m.slide - m.size, m.k) for m in members]
+
+    return needs

@@ -1,0 +1,369 @@
+"""Many queries with scoring functions of their own, each with a k-skyband over windows that slide with every event.
+
+Where the top-k of subscriptions is kept by the published algorithms: one row per query, in the arrays that the kernels
+work on. Knows nothing of tables, names or clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from skyband.algorithms.topkw.band_kernels import NOBODY, PROBABLE, RELAXED, STRICT
+from skyband.algorithms.topkw.event_kernels import COLUMN, NONE, SUM, pass_events
+from skyband.algorithms.topkw.probability import candidates
+from skyband.algorithms.topkw.query_grid import QueryGrid
+from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_runs
+
+__all__ = ["NONE", "PROBABLE", "RELAXED", "STRICT", "BandSpec", "Bands", "Method", "TopKReports"]
+
+FIRST_LIMIT = 4  # candidates of a relaxed band before it is first pruned, as a multiple of k
+_FIRST_ROOM = 16
+_HELD = ("position", "slot", "number")
+_ENTRY, _ROW = ("cost", "position", "slot", "mark"), ("size", "limit", "threshold", "due")
+
+
+@dataclass(frozen=True)
+class Method:
+    """Which bands queries have, which filters in front of them, and the papers' parameters."""
+
+    kind: int
+    filter: int = NONE
+    buffer: int = 2_000
+    pruning: float = 0.2
+    error: float = 0.001
+    additional: int = 10
+    limit: int | None = None  # candidates of a probabilistic band, where they are not computed
+
+    def buffer_for(self, size: int) -> int:
+        """Return how long the recent buffer may be at most for a window: half of it (theorem 5.1)."""
+        return max(min(self.buffer, (size + 1) // 2), 1)
+
+
+@dataclass(frozen=True)
+class BandSpec:
+    """One query as numbers: its scoring function, k, and how long the window is on its axis.
+
+    `population` is how many events a window has, about; `sign` is -1 where larger scores are better. Where `floor`
+    and `ceiling` are given, only events between them count, attribute by attribute.
+    """
+
+    k: int
+    size: int
+    population: int
+    family: int = SUM
+    sign: float = 1.0
+    point: tuple[float, ...] = ()
+    weight: tuple[float, ...] = ()
+    column: int = 0
+    floor: tuple[float, ...] = ()
+    ceiling: tuple[float, ...] = ()
+
+
+class TopKReports(NamedTuple):
+    """What became of the top k, in order: row of the query, slot of the event, what happened, at which new event.
+
+    `score` is the event's score for the query.
+    """
+
+    row: IntArray
+    slot: IntArray
+    kind: IntArray
+    at: IntArray
+    score: FloatArray
+
+
+class Bands:
+    """Rows of k-skybands.
+
+    Parameters
+    ----------
+    method
+        What is kept.
+    dimensions
+        How many attributes the grid, and distances and sums, are about; further columns are scores by themselves.
+    grid
+        Index of the queries; None offers each event to all of them.
+    changes
+        Whether reports say also who leaves and who returns.
+    """
+
+    def __init__(self, method: Method, dimensions: int, grid: QueryGrid | None = None, changes: bool = False) -> None:
+        self.method, self.dimensions, self.grid, self.changes = method, dimensions, grid, changes
+        self.wishes: list[BandSpec | None] = []
+        self.buffer = 0  # how long it is on the axis
+        self.passed = -NOBODY
+        self.numbers = 0  # of events that came so far
+        self.held = (np.empty((0, 0)), *(np.empty(0, np.int64) for _ in range(3)))  # the recent buffer
+        self._lay_out(0)
+        self.band, self.strainer = self._new_band(0), self._new_band(0)
+
+    # Queries come and go.
+
+    def add(self, wishes: Sequence[BandSpec]) -> list[int]:
+        """Let queries see the events from now on; return their rows."""
+        free = [row for row, wish in enumerate(self.wishes) if wish is None]
+        rows = [*free[: len(wishes)], *range(len(self.wishes), len(self.wishes) + max(len(wishes) - len(free), 0))]
+        self.wishes += [None] * (max(rows, default=-1) + 1 - len(self.wishes))
+        before = len(self.k)
+        if len(self.wishes) > before:
+            self._more_rows(max(len(self.wishes), 2 * before, 8))
+        for row, wish in zip(rows, wishes, strict=True):
+            self.wishes[row] = wish
+            self._write(row, wish)
+        self._settle()
+        return rows
+
+    def remove(self, rows: Sequence[int]) -> None:
+        """Forget queries."""
+        for row in rows:
+            self.wishes[row] = None
+            for band in (self.band, self.strainer):
+                band[4][row] = 0
+                band[7][row] = NOBODY
+            if self.grid is not None:
+                self.watching[:, row >> 6] &= ~(np.uint64(1) << np.uint64(row & 63))
+        self._settle()
+
+    def _settle(self) -> None:
+        """Follow a change of the queries: one buffer for all, as long as the shortest window allows."""
+        self.used = np.array([row for row, wish in enumerate(self.wishes) if wish is not None], np.int64)
+        sizes = [wish.size for wish in self.wishes if wish is not None]
+        self.buffer = min((self.method.buffer_for(size) for size in sizes), default=self.method.buffer)
+        if self.method.filter == NONE:
+            return
+        due = self.strainer[7]
+        shifted = [row for row in self.used.tolist() if due[row] != NOBODY]
+        strainer = list(self.strainer)
+        keys = np.full(max(len(shifted), 1), NOBODY, np.int64)
+        for i, row in enumerate(shifted):  # what leaves the buffer when depends on its length
+            held = self.strainer[4][row]
+            oldest = int(self.strainer[1][row, :held].min(initial=NOBODY))
+            due[row] = keys[i] = NOBODY if oldest == NOBODY else oldest + self.buffer
+        order = np.argsort(keys, kind="stable")
+        rows = np.array([*shifted, 0], np.int64)[: max(len(shifted), 1)]
+        strainer[8:] = [keys[order], rows[order], len(shifted)]
+        self.strainer = tuple(strainer)
+
+    # Room.
+
+    def _lay_out(self, rows: int) -> None:
+        d = self.dimensions
+        self.family, self.column = np.full(rows, SUM), np.zeros(rows, np.int64)
+        self.sign, self.point, self.weight = np.ones(rows), np.zeros((rows, d)), np.zeros((rows, d))
+        self.boxed, self.floor, self.ceiling = np.zeros(rows, bool), np.zeros((rows, d)), np.zeros((rows, d))
+        self.k, self.size, self.since = np.ones(rows, np.int64), np.ones(rows, np.int64), np.zeros(rows, np.int64)
+        self.least, self.most = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+        self.filter_most = np.zeros(rows, np.int64)
+        cells = 0 if self.grid is None else len(self.grid)
+        self.bound, self.cell = np.zeros((rows, cells)), np.zeros((rows, cells), np.int64)
+        self.reach = np.zeros(rows, np.int64)
+        self.watching = np.zeros((max(cells, 1), rows // 64 + 1), np.uint64)
+        self.used = np.empty(0, np.int64)
+
+    def _more_rows(self, rows: int) -> None:
+        before = len(self.k)
+        old = dict(vars(self))
+        self._lay_out(rows)
+        for name in (
+            "family", "column", "sign", "point", "weight", "boxed", "floor", "ceiling", "k", "size", "since",
+            "least", "most", "filter_most", "bound", "cell", "reach",
+        ):  # fmt: skip
+            getattr(self, name)[:before] = old[name]
+        self.watching[:, : old["watching"].shape[1]] = old["watching"]
+        for name in ("band", "strainer"):
+            grown = list(self._new_band(rows, old[name][0].shape[1]))
+            for new, column in zip(grown[:8], old[name][:8], strict=True):
+                new[:before] = column
+            grown[8:] = old[name][8:]
+            setattr(self, name, tuple(grown))
+
+    def _new_band(self, rows: int, room: int = _FIRST_ROOM) -> tuple[Any, ...]:
+        wide = (rows, room)
+        return (
+            np.empty(wide), np.empty(wide, np.int64), np.empty(wide, np.int64), np.empty(wide, np.int64),
+            np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.full(rows, np.inf), np.full(rows, NOBODY),
+            np.empty(8, np.int64), np.empty(8, np.int64), 0,
+        )  # fmt: skip
+
+    def _write(self, row: int, wish: BandSpec) -> None:
+        self.family[row], self.sign[row], self.column[row] = wish.family, wish.sign, wish.column
+        if wish.family != COLUMN:
+            self.point[row], self.weight[row] = wish.point, wish.weight
+        self.boxed[row] = bool(wish.floor)
+        if wish.floor:
+            self.floor[row], self.ceiling[row] = wish.floor, wish.ceiling
+        self.k[row], self.size[row], self.since[row] = wish.k, wish.size, self.numbers
+        self.expect(row, wish.population)
+        for band in (self.band, self.strainer):
+            band[4][row], band[5][row], band[6][row], band[7][row] = 0, FIRST_LIMIT * wish.k, np.inf, NOBODY
+        self._watch_all(row)
+
+    def _watch_all(self, row: int) -> None:
+        """Let a query watch all cells: whatever comes first is among its best."""
+        if self.grid is not None:
+            found = self.grid.cells_of(int(self.family[row]), self.sign[row], self.point[row], self.weight[row])
+            self.bound[row], self.cell[row] = found
+            self.reach[row] = len(self.grid)
+            self.watching[:, row >> 6] |= np.uint64(1) << np.uint64(row & 63)
+
+    def expect(self, row: int, population: int) -> None:
+        """Be prepared for so many events in a window of a query: so many candidates may matter."""
+        method, k, size = self.method, int(self.k[row]), int(self.size[row])
+        self.least[row] = method.limit if method.limit is not None else self._candidates(population, k)
+        self.most[row] = self.least[row] + method.additional
+        self.filter_most[row] = max(self._candidates(method.buffer_for(size) * population // size, k), 2)
+
+    def _candidates(self, population: int, k: int) -> int:
+        return candidates(max(population, k + 1), k, self.method.error)
+
+    # Events.
+
+    def pass_over(
+        self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray, time: IntArray, key: IntArray,
+        passed: int = -NOBODY,
+    ) -> TopKReports:  # fmt: skip
+        """Take in events, in order of arrival, then let time pass; return what became of the top k of each query.
+
+        Parameters
+        ----------
+        x
+            Attributes and scores, a row per event.
+        position, slots
+            Where the events lie on the windows' axis, and in the arena.
+        time, key
+            The columns of the arena.
+        passed
+            Up to which position time passes at the end; never back.
+        """
+        kept, rows = self._behind_held(x, position, slots)
+        most = self.most if self.method.kind == PROBABLE else self.filter_most
+        head, self.band, self.strainer, reports = pass_events(
+            *rows, 0, kept, self.passed, passed, time, key,
+            self.functions(), (self.used, self.k, self.size, self.since),
+            (self.method.kind, self.method.filter), (self.buffer, self.method.pruning, self.least, most),
+            self.band, self.strainer,
+            self._index(), self.changes,
+        )  # fmt: skip
+        self.passed = max(self.passed, passed, int(position.max(initial=-NOBODY)))
+        if self.method.filter != NONE:
+            self.held = tuple(column[head:].copy() for column in rows)
+        row, slot, kind, at, cost = reports
+        return TopKReports(row, slot, kind, at - kept, self.sign[row] * cost)
+
+    def _behind_held(
+        self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray
+    ) -> tuple[int, list[npt.NDArray[Any]]]:
+        """Place new events, numbered, behind those that are held; return how many are held, and all columns."""
+        kept = len(self.held[1])
+        numbers = np.arange(self.numbers, self.numbers + len(position))
+        self.numbers += len(position)
+        given: tuple[npt.NDArray[Any], ...] = (np.ascontiguousarray(x), position, slots.astype(np.int64), numbers)
+        return kept, [np.concatenate([old, new]) if kept else new for old, new in zip(self.held, given, strict=True)]
+
+    def functions(self) -> tuple[npt.NDArray[Any], ...]:
+        """Return the scoring functions as kernels take them."""
+        return (
+            self.family, self.sign, self.point, self.weight, self.column, self.boxed, self.floor, self.ceiling,
+        )  # fmt: skip
+
+    def _index(self) -> tuple[Any, ...]:
+        low, step, cells = (np.zeros(0), np.zeros(0), 0) if self.grid is None else self.grid.layout()
+        return low, step, cells, self.bound, self.cell, self.reach, self.watching
+
+    # What is kept.
+
+    def top(self, row: int) -> IntArray:
+        """Return the slots of the best events of a query, best first."""
+        return np.asarray(self.band[2][row, : min(self.k[row], self.band[4][row])])
+
+    def kept(self) -> SlotArray:
+        """Return the slots that any query, filter or the buffer refers to."""
+        parts = [self.held[2], *(band[2][self._filled(band)] for band in (self.band, self.strainer))]
+        return np.unique(np.concatenate(parts)).astype(np.int32)
+
+    def _filled(self, band: tuple[Any, ...]) -> BoolArray:
+        """Return which places of a band are in use."""
+        return np.asarray(np.arange(band[0].shape[1]) < band[4][:, None])
+
+    def uses(self) -> str:
+        """Say what is used and why, where that may change."""
+        return ""
+
+    def references(self) -> int:
+        """Return how many places in bands and filters are in use."""
+        return int(self.band[4].sum() + self.strainer[4].sum())
+
+    def compact(self, moved: SlotArray) -> None:
+        """Follow events to their new slots."""
+        x, position, slot, number = self.held
+        self.held = (x, position, moved[slot].astype(np.int64), number)
+        for band in (self.band, self.strainer):
+            filled = self._filled(band)
+            band[2][filled] = moved[band[2][filled]]
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return everything but the queries as flat arrays, detached from the live ones."""
+        x, position, slot, number = self.held
+        found: dict[str, npt.NDArray[Any]] = {
+            "numbers": np.array([self.numbers, self.passed, x.shape[1] if len(slot) else 0], np.int64),
+            "since": self.since[self.used],
+            "held_x": x.ravel().copy(),
+            **{f"held_{name}": column.copy() for name, column in zip(_HELD, (position, slot, number), strict=True)},
+        }
+        for name, band in (("band", self.band), ("filter", self.strainer)):
+            inside = self._filled(band)
+            for part, column in zip(_ENTRY, band[:4], strict=True):
+                found[f"{name}_{part}"] = column[inside]
+            for part, column in zip(_ROW, band[4:8], strict=True):
+                found[f"{name}_{part}"] = column[self.used]
+        return found
+
+    def load(self, state: dict[str, npt.NDArray[Any]]) -> None:
+        """Take over what `state` returned, for the same queries, added in the order of their rows."""
+        self.numbers, self.passed, width = state["numbers"].tolist()
+        self.since[self.used] = state["since"]
+        for row in self.used.tolist():
+            self._watch_all(row)  # until its threshold moves
+        held = tuple(state[f"held_{name}"] for name in _HELD)
+        self.held = (state["held_x"].reshape(len(held[0]), width), *held)
+        for name in ("band", "filter"):
+            sizes = state[f"{name}_size"]
+            band = list(self._new_band(len(self.k), max(int(sizes.max(initial=0)) + 2, _FIRST_ROOM)))
+            rows, places = np.repeat(self.used, sizes), rank_in_runs(np.repeat(self.used, sizes))
+            for i, part in enumerate(_ENTRY):
+                band[i][rows, places] = state[f"{name}_{part}"]
+            for i, part in enumerate(_ROW, start=4):
+                band[i][self.used] = state[f"{name}_{part}"]
+            waiting = self.used[band[7][self.used] != NOBODY]
+            waiting = waiting[np.argsort(band[7][waiting], kind="stable")]
+            band[8:] = [np.append(band[7][waiting], 0), np.append(waiting, 0), len(waiting)]  # sorted is a heap
+            setattr(self, {"band": "band", "filter": "strainer"}[name], tuple(band))
+
+    def check(self) -> None:
+        """Raise AssertionError where an invariant does not hold (for tests)."""
+        for row in self.used.tolist():
+            kinds = (self.method.kind, self.method.filter)
+            limits = (self.most[row], self.filter_most[row])
+            for kind, band, most in zip(kinds, (self.band, self.strainer), limits, strict=True):
+                cost, position, ref, mark, size = (column[row] for column in band[:5])
+                cost, position, ref, mark = cost[:size], position[:size], ref[:size], mark[:size]
+                k = int(self.k[row])
+                assert np.all(cost[1:] >= cost[:-1]), "a row is not sorted"
+                assert len(np.unique(ref)) == size, "an event is in a row twice"
+                assert kind != PROBABLE or size <= k + most, "a row has more candidates than its limit"
+                if kind == STRICT:
+                    beaten = np.array([np.count_nonzero(position[:i] >= position[i]) for i in range(size)], np.int64)
+                    assert np.all(mark >> 2 >= beaten), "an event is beaten more often than was counted"
+                    assert np.all(mark >> 2 < k), "a beaten event was kept"
+        assert self.method.filter == NONE or all(
+            2 * self.buffer <= wish.size + 1 for wish in self.wishes if wish is not None
+        ), "the buffer is longer than half a window"
+
+    def scores_of(self, row: int) -> FloatArray:
+        """Return the scores of the best events of a query, best first."""
+        return np.asarray(self.sign[row] * self.band[0][row, : len(self.top(row))])

@@ -1,0 +1,350 @@
+"""One block of events for many queries at once, query by query instead of event by event.
+
+The events of the last two blocks lie in k-d trees, one per *segment*: columns in which the events of a node are
+neighbours, and boxes around the nodes. For each query a threshold is found that holds for the whole block: the k-th
+best of what it has now and will still have at the end. Only events within it can be among the best before the block
+ends, and few are. These are replayed in order, so each event is reported when it enters, as if it had come alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skyband.algorithms.topkw.band_kernels import LEFT, NOBODY, drop_top, find_place, oldest_of, prune, put, sink
+from skyband.algorithms.topkw.event_kernels import announce
+from skyband.algorithms.topkw.tree_kernels import DEEP, MANY, find_costs, search
+from skyband.compiled import jit
+
+FEW = 24  # so many new events are looked at one by one
+DONE, REPORTS, ROOM = 0, 1, 2
+
+
+# Events.
+
+
+@jit
+def lasting(cost: Any, pos: Any, q: Any, size: Any, k: Any, gone: Any) -> Any:
+    """Return the cost of the k-th in a row that lies behind a position; infinite where there are fewer."""
+    left, tau = k, np.inf
+    for i in range(size):
+        left -= pos[q, i] > gone
+        if left == 0:
+            tau = cost[q, i]
+            break
+    return tau
+
+
+@jit
+def scan(
+    family: Any, sign: Any, point: Any, weight: Any, column: Any, boxed: Any, floor: Any, ceiling: Any, q: Any, k: Any,
+    x: Any, begin: Any, position: Any, gone: Any, best: Any, held: Any, found: Any, costs: Any, leaf: Any,
+) -> Any:  # fmt: skip
+    """Find the events, in order, that may be among the best while they are the last; return how many there are.
+
+    Such are not beaten by k that came before and lie behind a position. `best` has the costs of those known so far.
+    """
+    n = np.int64(0)
+    while begin < position.size:
+        some = min(leaf.size, position.size - begin)
+        find_costs(family, sign, point, weight, column, boxed, floor, ceiling, q, x, begin, begin + some, leaf)
+        for j in range(some):
+            c = leaf[j]
+            if (held == k and c > best[k - 1]) or c != c:
+                continue
+            found[n], costs[n] = begin + j, c
+            n += 1
+            if position[begin + j] > gone:
+                i = held if held < k else k - 1
+                while i > 0 and best[i - 1] > c:
+                    best[i] = best[i - 1]
+                    i -= 1
+                best[i] = c
+                held = min(held + 1, k)
+        begin += some
+    return n
+
+
+@jit
+def come_in(
+    cost: Any, pos: Any, ref: Any, mark: Any, q: Any, size: Any, c: Any, p: Any, r: Any, time: Any, key: Any
+) -> Any:  # fmt: skip
+    """Put an event into a row if it is not in it; return its place (-1: it was there), and the new size."""
+    place = find_place(cost, ref, q, size, c, r, time, key)
+    i = place
+    while i > 0 and cost[q, i - 1] == c:
+        i -= 1
+        if ref[q, i] == r:
+            return np.int64(-1), size
+    put(cost, pos, ref, mark, q, size, place, c, p, r, 0)
+    return place, size + 1
+
+
+@jit
+def sort_events(events: Any, costs: Any, n: Any) -> None:
+    """Sort the first n events, and what they cost, by number."""
+    gap = n // 2 if n > FEW else 1
+    while gap > 0:
+        for i in range(gap, n):
+            e, c = events[i], costs[i]
+            at = i
+            while at >= gap and events[at - gap] > e:
+                events[at], costs[at] = events[at - gap], costs[at - gap]
+                at -= gap
+            events[at], costs[at] = e, c
+        gap = gap * 4 // 9 if gap > 2 else gap - 1
+
+
+@jit
+def pass_block(
+    x: Any, position: Any, slot: Any, turn_of: Any, moments: Any, now: Any, first: Any, time: Any, key: Any,
+    functions: Any, queries: Any, band: Any, raw: Any, trees: Any, fresh: Any, turn: Any, until: Any, skip: Any,
+    changes: Any, out: Any,
+) -> Any:  # fmt: skip
+    """Take in events that lie in the last segment, for some of the queries.
+
+    Parameters
+    ----------
+    x, position, slot
+        The new events, in order of arrival.
+    turn_of, moments
+        At which turn each of them comes; up to where time has passed at each turn, and at the end.
+    now, first
+        Up to where time had passed before; the number of the first event.
+    time, key
+        Columns of the arena.
+    functions, queries, band
+        As for `pass_events`.
+    raw
+        All events of the last blocks, in the order of their trees: attributes, position, slot, number.
+    trees
+        Boxes of the nodes, and the segments; the last has the new events.
+    fresh
+        How many segments there are.
+    turn, until, skip
+        Which queries, as places in the list of rows in use; up to which turn the first of them has come already.
+    changes, out
+        Whether to report also who leaves and who returns; columns of the reports.
+
+    Returns
+    -------
+    Why it stopped, the query to go on with, up to which turn this has come, how many reports there are.
+    """
+    family, sign, point, weight, column, boxed, floor, ceiling = functions
+    used, k_of, span_of, since = queries
+    cost, pos, ref, mark, sizes, due = band
+    raw_x, raw_position, raw_slot, raw_number = raw
+    low, high, segments = trees
+    out_query, out_slot, out_kind, out_at, out_cost = out
+    last, end, room, told = moments.size - 1, moments[moments.size - 1], cost.shape[1], 0
+    stack, bounds, leaf = np.empty((DEEP, 3), np.int64), np.empty(DEEP), np.empty(MANY)
+    found, costs = np.empty(raw_position.size, np.int64), np.empty(raw_position.size)
+    top = np.int64(1)
+    for i in range(used.size):
+        top = max(top, k_of[used[i]])
+    best, dominators = np.empty(top), np.empty(top, np.int64)
+    border = NOBODY  # events with slots from here on lie in the segments
+    for i in range(raw_slot.size):
+        border = min(border, raw_slot[i])
+    while turn < until:
+        q = used[turn]
+        k, span, size = k_of[q], span_of[q], sizes[q]
+        passed = now if skip < 0 else moments[skip]
+        # The threshold of the block; where something leaves, what may take its place comes into the row first.
+        if due[q] > end:
+            tau = cost[q, k - 1] if size >= k else np.inf
+        else:
+            held = np.int64(0)
+            for i in range(size):
+                if held < k and pos[q, i] > end - span and ref[q, i] < border:
+                    best[held] = cost[q, i]
+                    held += 1
+            tau = best[k - 1] if held == k else np.inf
+            n = np.int64(0)
+            for s in range(fresh - 1):
+                tau, held, n = search(
+                    family, sign, point, weight, column, boxed, floor, ceiling, q, k, tau, raw_x, raw_position,
+                    raw_number, low, high, segments[s], since[q], passed - span, end - span, best, dominators, held,
+                    found, costs, n, stack, bounds, leaf,
+                )  # fmt: skip
+            if size + n >= room:
+                size = sizes[q] = prune(cost, pos, ref, mark, q, size, k, dominators)
+                if size + n >= room:
+                    return ROOM, turn, skip, told
+            for i in range(n):
+                if costs[i] <= tau:
+                    p, r = raw_position[found[i]], raw_slot[found[i]]
+                    _, size = come_in(cost, pos, ref, mark, q, size, costs[i], p, r, time, key)
+            sizes[q] = size
+            tau = lasting(cost, pos, q, size, k, end - span)
+        # The new events within it, in order of arrival.
+        begin = max(np.searchsorted(turn_of, skip + 1), since[q] - first)
+        if (tau == np.inf and not boxed[q]) or position.size <= FEW:
+            held = np.int64(0)
+            for i in range(size):
+                if held < k and pos[q, i] > end - span:
+                    best[held] = cost[q, i]
+                    held += 1
+            n = scan(
+                family, sign, point, weight, column, boxed, floor, ceiling, q, k, x, begin, position, end - span,
+                best, held, found, costs, leaf,
+            )  # fmt: skip
+        else:
+            _, _, n = search(
+                family, sign, point, weight, column, boxed, floor, ceiling, q, np.int64(0), tau, raw_x,
+                raw_position, raw_number, low, high, segments[fresh - 1], first + begin, -NOBODY, NOBODY, best,
+                dominators, np.int64(0), found, costs, np.int64(0), stack, bounds, leaf,
+            )  # fmt: skip
+            for i in range(n):
+                found[i] = raw_number[found[i]] - first
+            sort_events(found, costs, n)
+        # The replay: what leaves, leaves first, and who takes a place for a moment only is not told.
+        at_event = 0
+        while at_event < n or due[q] <= end:
+            e = turn_of[found[at_event]] if at_event < n else last
+            if due[q] <= moments[e]:
+                e = np.searchsorted(moments, due[q])
+            if told + 2 * k + 1 > out_query.size:
+                return REPORTS, turn, e - 1, told
+            if size + 1 >= room:
+                size = sizes[q] = prune(cost, pos, ref, mark, q, size, k, dominators)
+                if size + 1 >= room:
+                    return ROOM, turn, e - 1, told
+            gone = moments[e] - span
+            if due[q] <= moments[e]:
+                if changes:
+                    for i in range(min(k, size)):
+                        if pos[q, i] <= gone:
+                            out_query[told], out_slot[told], out_kind[told], out_at[told] = q, ref[q, i], LEFT, e
+                            out_cost[told] = cost[q, i]
+                            told += 1
+                size = drop_top(cost, pos, ref, mark, q, size, k, gone)
+            if at_event < n and turn_of[found[at_event]] == e:
+                c, p, r = costs[at_event], position[found[at_event]], slot[found[at_event]]
+                at_event += 1
+                if p > gone:
+                    kth = np.int64(-1)
+                    if size >= k and mark[q, k - 1] & 2:
+                        kth = ref[q, k - 1]
+                    place, size = come_in(cost, pos, ref, mark, q, size, c, p, r, time, key)
+                    if place < k and kth >= 0 and changes:
+                        out_query[told], out_slot[told], out_kind[told], out_at[told] = q, kth, LEFT, e
+                        out_cost[told] = cost[q, k]
+                        told += 1
+                        mark[q, k] &= ~2
+            oldest = oldest_of(pos, q, min(k, size))
+            due[q] = NOBODY if oldest == NOBODY else oldest + span
+            told = announce(
+                cost, ref, mark, q, min(k, size), changes, out_query, out_slot, out_kind, out_at, out_cost, told, e
+            )
+            sizes[q] = size
+        turn += 1
+        skip = -1
+    return DONE, turn, skip, told
+
+
+# Blocks.
+
+
+@jit
+def prune_among(
+    cost: Any, pos: Any, ref: Any, mark: Any, q: Any, size: Any, k: Any, costs: Any, places: Any, n: Any, border: Any,
+    dominators: Any,
+) -> Any:  # fmt: skip
+    """Drop from a row what is beaten k times, by others in it or by the n best of a block; return the new size.
+
+    Events of the block itself, whose slots lie at or behind the border, do not beat a second time.
+    """
+    kept, have, at = np.int64(0), np.int64(0), np.int64(0)
+    for i in range(size):
+        while at < n and costs[at] < cost[q, i]:
+            have = later(dominators, have, k, places[at])
+            at += 1
+        if have == k and pos[q, i] <= dominators[0]:
+            continue
+        if ref[q, i] < border:
+            have = later(dominators, have, k, pos[q, i])
+        cost[q, kept], pos[q, kept], ref[q, kept], mark[q, kept] = cost[q, i], pos[q, i], ref[q, i], mark[q, i]
+        kept += 1
+    return kept
+
+
+@jit
+def later(heap: Any, n: Any, k: Any, place: Any) -> Any:
+    """Put a position among the k latest, a heap with the oldest on top; return how many there are."""
+    if n < k:
+        i = n
+        while i > 0 and heap[(i - 1) // 2] > place:
+            heap[i] = heap[(i - 1) // 2]
+            i = (i - 1) // 2
+        heap[i] = place
+        n += 1
+    elif place > heap[0]:
+        heap[0] = place
+        sink(heap, 0, k)
+    return n
+
+
+@jit
+def fold(
+    functions: Any, queries: Any, band: Any, raw: Any, trees: Any, segments_before: Any, segments_now: Any, now: Any,
+    time: Any, key: Any, turn: Any, until: Any,
+) -> Any:  # fmt: skip
+    """Let events of the block before the last come into the rows of queries, where they may still matter.
+
+    What k events of the last block beat has no future. Returns why it stopped, and the query to go on with.
+    """
+    family, sign, point, weight, column, boxed, floor, ceiling = functions
+    used, k_of, span_of, since = queries
+    cost, pos, ref, mark, sizes, _ = band
+    raw_x, raw_position, raw_slot, raw_number = raw
+    low, high, segments = trees
+    room = cost.shape[1]
+    stack, bounds, leaf = np.empty((DEEP, 3), np.int64), np.empty(DEEP), np.empty(MANY)
+    found, costs = np.empty(raw_position.size, np.int64), np.empty(raw_position.size)
+    top = np.int64(1)
+    for i in range(used.size):
+        top = max(top, k_of[used[i]])
+    best, places, dominators = np.empty(top), np.empty(top, np.int64), np.empty(top, np.int64)
+    latest, border = -NOBODY, NOBODY
+    if segments_before > 0:
+        latest = raw_position[: segments[segments_before - 1, 2]].max()
+    if segments_now > segments_before:
+        border = raw_slot[segments[segments_before, 0] : segments[segments_now - 1, 2]].min()
+    while turn < until:
+        q = used[turn]
+        k, span, size = k_of[q], span_of[q], sizes[q]
+        kept = np.int64(0)
+        for i in range(size):
+            if pos[q, i] > now - span:
+                cost[q, kept], pos[q, kept], ref[q, kept], mark[q, kept] = cost[q, i], pos[q, i], ref[q, i], mark[q, i]
+                kept += 1
+        size = kept
+        after = max(latest - 1, now - span)
+        beaten = np.int64(0)
+        tau, n = np.inf, np.int64(0)
+        for s in range(segments_before, segments_now):
+            tau, beaten, n = search(
+                family, sign, point, weight, column, boxed, floor, ceiling, q, k, tau, raw_x, raw_position,
+                raw_number, low, high, segments[s], since[q], after, after, best, places, beaten, found, costs, n,
+                stack, bounds, leaf,
+            )  # fmt: skip
+        n = np.int64(0)
+        for s in range(segments_before):
+            _, _, n = search(
+                family, sign, point, weight, column, boxed, floor, ceiling, q, np.int64(0), tau, raw_x,
+                raw_position, raw_number, low, high, segments[s], since[q], now - span, NOBODY, best, places, beaten,
+                found, costs, n, stack, bounds, leaf,
+            )  # fmt: skip
+        if size + n >= room:
+            size = prune_among(cost, pos, ref, mark, q, size, k, best, places, beaten, border, dominators)
+            if size + n >= room:
+                sizes[q] = size
+                return ROOM, turn
+        for i in range(n):
+            p, r = raw_position[found[i]], raw_slot[found[i]]
+            _, size = come_in(cost, pos, ref, mark, q, size, costs[i], p, r, time, key)
+        sizes[q] = prune_among(cost, pos, ref, mark, q, size, k, best, places, beaten, border, dominators)
+        turn += 1
+    return DONE, turn

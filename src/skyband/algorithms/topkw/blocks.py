@@ -1,0 +1,255 @@
+"""Many queries with scoring functions of their own over windows that slide with every event: the fast way, by blocks.
+
+Events are shared by all queries for as long as they are recent: the last block and the one before lie in k-d trees, and
+a query looks only at those that its threshold lets through. When a block is full, those of the block before it that
+fewer than k of the last block beat are written into the rows of queries; these are few. So a query keeps about
+k (1 + ln(n / b)) events for a block of b events, and has work to do for about as many in each block, not in each event.
+
+Everything is exact, and reported event by event, as by the published algorithms in `skyband.algorithms.topkw.bands`: this is a
+relaxed skyband with the recent buffer as a filter, turned from one event and all queries to one query and all events.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from skyband.algorithms.topkw.band_kernels import NOBODY
+from skyband.algorithms.topkw.bands import Bands, Method, TopKReports
+from skyband.algorithms.topkw.block_kernels import ROOM, fold, pass_block
+from skyband.algorithms.topkw.query_grid import QueryGrid
+from skyband.algorithms.topkw.tree_kernels import LEAF, grow_tree
+from skyband.order import FloatArray, IntArray, SlotArray
+
+PARTS = 4  # a block is one part in so many of the shortest window
+LEAST, MOST = 64, 1 << 16  # events in a block
+REPORTS = 1 << 16  # that a kernel makes before they are fetched
+THREADS = min(os.cpu_count() or 1, 8)
+WORTH = 1_000_000  # from so many pairs of a query and an event on, threads pay
+
+
+class Segment(NamedTuple):
+    """Neighbouring rows of recent events: those in a tree, then those that have no place in one; boxes of the nodes."""
+
+    begin: int
+    middle: int
+    end: int
+    low: FloatArray
+    high: FloatArray
+
+
+class Clock(NamedTuple):
+    """When events come where time passes at other turns too: at which turn each, and the moment of each turn."""
+
+    turn_of: IntArray
+    moments: IntArray
+
+
+class BlockBands(Bands):
+    """Rows of relaxed k-skybands, behind two blocks of recent events that all queries share.
+
+    Parameters
+    ----------
+    method
+        Not used: there is one.
+    dimensions
+        How many attributes the trees, and distances and sums, are about; further columns are scores by themselves.
+    grid
+        Not used: events are indexed, not queries.
+    changes
+        Whether reports say also who leaves and who returns.
+    """
+
+    def __init__(self, method: Method, dimensions: int, grid: QueryGrid | None = None, changes: bool = False) -> None:  # noqa: ARG002
+        super().__init__(method, dimensions, None, changes)
+        self.segments: list[Segment] = []
+        self.before = 0  # how many segments the block before the last has: one or none
+        self.began = -NOBODY  # where on the axis the last block began
+        self.walk = self.used  # queries, neighbours one after the other: they visit the same parts of the trees
+
+    def _settle(self) -> None:
+        super()._settle()
+        shortest = min((wish.size for wish in self.wishes if wish is not None), default=NOBODY)
+        self.share = max(shortest // PARTS, 1)
+        about = np.hstack([self.point, self.weight])[self.used]
+        self.walk = self.used[_by_tree(about)[0]] if about.size else self.used
+
+    # Events.
+
+    def pass_over(
+        self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray, time: IntArray, key: IntArray,
+        passed: int = -NOBODY, clock: Clock | None = None,
+    ) -> TopKReports:  # fmt: skip
+        """Take in events, in order of arrival, then let time pass; return what became of the top k of each query.
+
+        With a clock, time passes at other turns too, and reports say at which turn.
+        """
+        n = len(position)
+        turn_of, moments = clock or Clock(np.arange(n), position.astype(np.int64))
+        moments = np.maximum.accumulate(np.concatenate([[self.passed], moments, [passed]]))[1:]
+        if not len(self.used):
+            self.numbers, self.passed = self.numbers + n, int(moments[-1])
+            nothing = np.empty(0, np.int64)
+            return TopKReports(nothing, nothing, nothing, nothing, np.empty(0))
+        x, position = np.ascontiguousarray(x, np.float64), position.astype(np.int64)
+        found, begin, end = [], 0, -1
+        while end < n:
+            end = self._fitting(moments[turn_of], begin)
+            if begin == end < n:
+                self._close(time, key)
+                continue
+            piece = slice(begin, end)
+            turns = slice(turn_of[begin] if begin else 0, turn_of[end] if end < n else len(moments) - 1)
+            until = moments[-1:] if end == n else moments[turns.stop - 1 : turns.stop]
+            clock = Clock(turn_of[piece] - turns.start, np.concatenate([moments[turns], until]))
+            reports = self._pass(x[piece], position[piece], slots[piece], clock, time, key)
+            found.append(reports._replace(at=reports.at + turns.start))
+            begin = end
+        return TopKReports(*map(np.concatenate, zip(*found, strict=True)))
+
+    def _fitting(self, moments: IntArray, begin: int) -> int:
+        """Return up to which event the last block has room."""
+        held = len(self.held[1]) - (self.segments[self.before - 1].end if self.before else 0)
+        if held == 0 and begin < len(moments):
+            self.began = int(moments[begin])
+        end = int(np.searchsorted(moments, self.began + self.share))
+        return min(max(end, begin + max(LEAST - held, 0)), begin + MOST - held, len(moments))
+
+    def _pass(
+        self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray, clock: Clock, time: IntArray,
+        key: IntArray,
+    ) -> TopKReports:  # fmt: skip
+        """Take in events that the last block has room for; time passes to the last moment of the clock."""
+        now, first = self.passed, self.numbers
+        kept, rows = self._behind_held(x, position, slots)
+        self.held = tuple(rows) if kept else tuple(column.copy() for column in rows)  # trees have an order of their own
+        new = (x, position, slots.astype(np.int64), *clock)
+        self._plant(kept)
+        found: list[tuple[npt.NDArray[Any], ...]] = []
+        room = REPORTS + 2 * int(self.k[self.used].max(initial=0))
+
+        def run(turn: int, until: int, skip: int) -> tuple[int, int, int]:
+            out = tuple(np.empty(room, kind) for kind in (*[np.int64] * 4, np.float64))
+            why, turn, skip, told = pass_block(
+                *new, now, first, time, key, *self._tables(), len(self.segments), turn, until, skip, self.changes, out
+            )
+            found.append(tuple(column[:told] for column in out))
+            return why, turn, skip
+
+        self._side_by_side(run, len(position))
+        self.passed = int(clock.moments[-1])
+        self._join_small()
+        return _in_order(found, self.sign)
+
+    def _side_by_side(self, run: Callable[[int, int, int], tuple[int, int, int]], events: int) -> None:
+        """Run a kernel for all queries, in several threads where that pays; give rows more room where it asks."""
+        queries = len(self.used)
+        threads = THREADS if queries * events >= WORTH else 1
+        edges = np.linspace(0, queries, threads + 1).astype(int).tolist()
+        todo = [(turn, until, -1) for turn, until in pairwise(edges)]
+        with ThreadPoolExecutor(threads) as pool:
+            while todo:
+                done = list(pool.map(run, *zip(*todo, strict=True)) if threads > 1 else (run(*one) for one in todo))
+                todo = [(turn, one[1], skip) for one, (_, turn, skip) in zip(todo, done, strict=True) if turn < one[1]]
+                if any(why == ROOM for why, _, _ in done):
+                    self._widen()
+
+    def _tables(self) -> tuple[Any, ...]:
+        """Return what kernels ask for: functions, queries, rows, recent events and their trees."""
+        low, high = (np.concatenate([getattr(s, name) for s in self.segments]) for name in ("low", "high"))
+        node = np.cumsum([0, *(len(s.low) for s in self.segments)])[:-1]
+        places = np.array([(*s[:3], at) for s, at in zip(self.segments, node, strict=True)], np.int64)
+        queries = (self.walk, self.k, self.size, self.since)
+        return self.functions(), queries, (*self.band[:5], self.band[7]), self.held, (low, high, places)
+
+    def _widen(self) -> None:
+        """Give every row twice the room."""
+        wide = self._new_band(len(self.k), 2 * self.band[0].shape[1])
+        for new, old in zip(wide[:4], self.band[:4], strict=True):
+            new[:, : old.shape[1]] = old
+        self.band = (*wide[:4], *self.band[4:])
+
+    # Blocks.
+
+    def _plant(self, begin: int) -> None:
+        """Make a segment of the last recent events, from a row on."""
+        x = self.held[0][begin:]
+        whole = np.isfinite(x[:, : self.dimensions]).all(axis=1) if self.dimensions else np.zeros(len(x), bool)
+        middle = int(np.count_nonzero(whole))
+        order = np.concatenate([np.flatnonzero(whole), np.flatnonzero(~whole)])
+        low = high = np.empty((0, self.dimensions))
+        if middle:
+            in_tree, low, high = _by_tree(x[order[:middle], : self.dimensions])
+            order[:middle] = order[:middle][in_tree]
+        for column in self.held:
+            column[begin:] = column[begin:][order]
+        self.segments.append(Segment(begin, begin + middle, begin + len(x), low, high))
+
+    def _join_small(self, least: float = 0.5) -> None:
+        """Make one segment of the last two while the last is not much smaller: so there are few."""
+        while len(self.segments) > self.before + 1:
+            one, other = self.segments[-2:]
+            if other.end - other.begin < least * (one.end - one.begin):
+                return
+            del self.segments[-2:]
+            self._plant(one.begin)
+
+    def _close(self, time: IntArray, key: IntArray) -> None:
+        """Begin a new block: what may still matter of the block before the last goes into the rows of queries."""
+        self._join_small(least=0.0)
+
+        def run(turn: int, until: int, skip: int) -> tuple[int, int, int]:
+            blocks = (self.before, len(self.segments), self.passed)
+            return *fold(*self._tables(), *blocks, time, key, turn, until), skip
+
+        self._side_by_side(run, len(self.held[1]))
+        gone = self.segments[0].end if self.before else 0
+        self.held = tuple(column[gone:].copy() for column in self.held)
+        self.segments = [
+            s._replace(begin=s.begin - gone, middle=s.middle - gone, end=s.end - gone)
+            for s in self.segments[self.before :]
+        ]
+        self.before = len(self.segments)
+
+    # What is kept.
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return everything but the queries as flat arrays, detached from the live ones."""
+        behind = self.segments[0].end if self.before else 0
+        order = np.argsort(self.held[3])  # as they came: trees are grown again
+        live, self.held = self.held, tuple(column[order] for column in self.held)
+        found = super().state()
+        self.held = live
+        return {**found, "blocks": np.array([behind, self.began], np.int64)}
+
+    def load(self, state: dict[str, npt.NDArray[Any]]) -> None:
+        """Take over what `state` returned, for the same queries, added in the order of their rows."""
+        super().load(state)
+        behind, self.began = state["blocks"].tolist()
+        events, self.segments, self.before = self.held, [], int(behind > 0)
+        self.held = tuple(column[:0] for column in events)
+        for begin, end in ((0, behind), (behind, len(events[1]))):
+            if begin < end:
+                new = [column[begin:end] for column in events]
+                self.held = tuple(map(np.concatenate, zip(self.held, new, strict=True)))
+                self._plant(begin)
+
+
+def _by_tree(points: npt.NDArray[Any]) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return the order of points in a k-d tree, and the boxes of its nodes."""
+    boxes = 4 * (len(points) // LEAF + 1), points.shape[1]
+    low, high = np.empty(boxes), np.empty(boxes)
+    return grow_tree(np.ascontiguousarray(points), low, high), low, high
+
+
+def _in_order(found: list[tuple[npt.NDArray[Any], ...]], sign: FloatArray) -> TopKReports:
+    """Return reports, made query by query, in the order of events, and of rows at the same."""
+    row, slot, kind, at, cost = (np.concatenate(column) for column in zip(*found, strict=True))
+    order = np.lexsort((row, at))
+    return TopKReports(row[order], slot[order], kind[order], at[order], sign[row[order]] * cost[order])

@@ -1,0 +1,118 @@
+"""Queries that keep little and can always start from scratch, for a grid has every event of the windows.
+
+Where no grid is given, it has cells of equal width over the range of the first events; those at the edges reach to
+infinity. With the one score that queries of a monitor share, it has one dimension.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from skyband.algorithms.topkw.band_kernels import NOBODY
+from skyband.algorithms.topkw.bands import Bands, Method, TopKReports
+from skyband.algorithms.topkw.exhaustive_kernels import CPM, SNN, pass_all
+from skyband.algorithms.topkw.query_grid import QueryGrid
+from skyband.order import FloatArray, IntArray, SlotArray
+
+__all__ = ["CPM", "SNN", "ExhaustiveBands"]
+
+CELLS = 10  # in each dimension, where no grid is given
+
+
+class ExhaustiveBands(Bands):
+    """Rows of the best k (CPM), or of k-skybands within a threshold (SNN), over a grid of all events.
+
+    Parameters
+    ----------
+    method
+        Which of the two.
+    dimensions
+        How many attributes the grid, and distances and sums, are about; further columns are scores by themselves.
+    grid
+        Where events lie, and which queries watch them; None makes one over the range of the first events.
+    changes
+        Whether reports say also who leaves and who returns.
+    """
+
+    def __init__(self, method: Method, dimensions: int, grid: QueryGrid | None = None, changes: bool = False) -> None:
+        super().__init__(method, dimensions, grid, changes)
+        self.told = np.zeros((0, 1), np.uint64)  # per held event, a bit for each query that has heard of it
+
+    def pass_over(
+        self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray, time: IntArray, key: IntArray,
+        passed: int = -NOBODY,
+    ) -> TopKReports:  # fmt: skip
+        """Take in events, in order of arrival, then let time pass; return what became of the top k of each query."""
+        if self.grid is None:
+            seen = np.concatenate([self.held[0], x]) if len(self.held[1]) else x
+            self._lay_grid(QueryGrid.over(seen[:, : self.dimensions], CELLS))
+        kept, rows = self._behind_held(x, position, slots)
+        told = np.zeros((len(rows[1]), self.watching.shape[1]), np.uint64)
+        told[:kept, : self.told.shape[1]] = self.told
+        slot = rows[2]
+        self.band, reports = pass_all(
+            rows[0], rows[1], rows[3], time[slot], key[slot], told, kept, self.passed, passed,
+            self.functions(), (self.used, self.k, self.size, self.since),
+            self.method.kind, self.band, self._index(), self.changes,
+        )  # fmt: skip
+        self.passed = max(self.passed, passed, int(position.max(initial=-NOBODY)))
+        inside = rows[1] > self.passed - int(self.size[self.used].max(initial=0))
+        head = int(inside.argmax()) if inside.any() else len(inside)
+        self.held, self.told = tuple(column[head:].copy() for column in rows), told[head:].copy()
+        self.band[2][:] -= head
+        row, at_row, kind, at, cost = reports
+        return TopKReports(row, slot[at_row], kind, at - kept, self.sign[row] * cost)
+
+    def _lay_grid(self, grid: QueryGrid) -> None:
+        """Take a grid, and let every query watch all of it."""
+        self.grid = grid
+        rows = len(self.k)
+        self.bound, self.cell = np.zeros((rows, len(grid))), np.zeros((rows, len(grid)), np.int64)
+        self.watching = np.zeros((len(grid), rows // 64 + 1), np.uint64)
+        for row in self.used.tolist():
+            self._watch_all(row)
+
+    def remove(self, rows: Any) -> None:
+        """Forget queries."""
+        super().remove(rows)
+        for row in rows:
+            if row >> 6 < self.told.shape[1]:
+                self.told[:, row >> 6] &= ~(np.uint64(1) << np.uint64(row & 63))
+
+    def top(self, row: int) -> IntArray:
+        """Return the slots of the best events of a query, best first."""
+        return np.asarray(self.held[2][super().top(row)])
+
+    def kept(self) -> SlotArray:
+        """Return the slots of all events of the windows."""
+        return np.unique(self.held[2]).astype(np.int32)
+
+    def references(self) -> int:
+        """Return how many places in rows are in use."""
+        return int(self.band[4].sum())
+
+    def compact(self, moved: SlotArray) -> None:
+        """Follow events to their new slots."""
+        x, position, slot, number = self.held
+        self.held = (x, position, moved[slot].astype(np.int64), number)
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return everything but the queries as flat arrays, detached from the live ones."""
+        grid = self.grid
+        edges = np.empty(0) if grid is None else np.concatenate([grid.low, grid.high, [grid.cells]])
+        heard = np.stack([(self.told[:, row >> 6] >> np.uint64(row & 63)) & np.uint64(1) for row in self.used.tolist()])
+        return {**super().state(), "grid": edges, "told": heard.astype(bool).ravel()}
+
+    def load(self, state: dict[str, npt.NDArray[Any]]) -> None:
+        """Take over what `state` returned, for the same queries, added in the order of their rows."""
+        if len(state["grid"]):
+            low, high = state["grid"][:-1].reshape(2, -1)
+            self._lay_grid(QueryGrid(low, high, int(state["grid"][-1])))
+        super().load(state)
+        heard = state["told"].reshape(len(self.used), -1)
+        self.told = np.zeros((heard.shape[1], self.watching.shape[1]), np.uint64)
+        for row, told in zip(self.used.tolist(), heard, strict=True):
+            self.told[told, row >> 6] |= np.uint64(1) << np.uint64(row & 63)

@@ -1,0 +1,203 @@
+"""k-d trees over neighbouring events, and the search for those that cost a query little.
+
+A *segment* is a stretch of columns in which the events of each node of a tree are neighbours; boxes around the nodes
+say what anything in them can cost at least.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skyband.algorithms.topkw.event_kernels import COLUMN, EUCLID, SUM
+from skyband.compiled import jit
+
+LEAF = 16  # events in the leaves of a tree, at most
+MANY = 256  # costs that are found at once, at most
+DEEP = 64
+
+
+@jit
+def select(order: Any, x: Any, dimension: Any, low: Any, high: Any, middle: Any) -> None:
+    """Let the places low..high of an order be such that what lies before the middle is no larger than what follows."""
+    high -= 1
+    while low < high:
+        pivot = x[order[(low + high) // 2], dimension]
+        i, j = low, high
+        while i <= j:
+            while x[order[i], dimension] < pivot:
+                i += 1
+            while x[order[j], dimension] > pivot:
+                j -= 1
+            if i <= j:
+                order[i], order[j] = order[j], order[i]
+                i += 1
+                j -= 1
+        if middle <= j:
+            high = j
+        elif middle >= i:
+            low = i
+        else:
+            return
+
+
+@jit
+def grow_tree(x: Any, low: Any, high: Any) -> Any:
+    """Return events in the order of a k-d tree, and write the boxes of its nodes: the children of i are 2i + 1, 2i + 2.
+
+    A node has a range of the order; its children have the halves. `low` and `high` have a row per node.
+    """
+    order = np.arange(x.shape[0])
+    begins, ends, nodes = np.empty(DEEP, np.int64), np.empty(DEEP, np.int64), np.empty(DEEP, np.int64)
+    begins[0], ends[0], nodes[0] = 0, x.shape[0], 0
+    n = 1
+    while n > 0:
+        n -= 1
+        begin, end, node = begins[n], ends[n], nodes[n]
+        widest, width = 0, -1.0
+        for i in range(x.shape[1]):
+            least, most = np.inf, -np.inf
+            for at in range(begin, end):
+                least, most = min(least, x[order[at], i]), max(most, x[order[at], i])
+            low[node, i], high[node, i] = least, most
+            if most - least > width:
+                widest, width = i, most - least
+        if end - begin > LEAF:
+            middle = (begin + end) // 2
+            select(order, x, np.int64(widest), begin, end, middle)
+            begins[n], ends[n], nodes[n] = begin, middle, 2 * node + 1
+            begins[n + 1], ends[n + 1], nodes[n + 1] = middle, end, 2 * node + 2
+            n += 2
+    return order
+
+
+@jit
+def find_costs(
+    family: Any, sign: Any, point: Any, weight: Any, column: Any, boxed: Any, floor: Any, ceiling: Any, q: Any, x: Any,
+    begin: Any, end: Any, costs: Any,
+) -> None:  # fmt: skip
+    """Find what neighbouring events cost a query: scores, turned so that smaller is better.
+
+    The steps are those of `skyband.algorithms.topkw.event_kernels`, in the same order: results are equal to the last bit.
+    """
+    kind, n = family[q], end - begin
+    for j in range(n):
+        costs[j] = x[begin + j, column[q]] if kind == COLUMN else 0.0
+    for i in range(weight.shape[1] if kind != COLUMN else 0):
+        p, w = point[q, i], weight[q, i]
+        if kind == EUCLID:
+            for j in range(n):
+                away = x[begin + j, i] - p
+                costs[j] += w * away * away
+        elif kind == SUM:
+            for j in range(n):
+                costs[j] += w * x[begin + j, i]
+        else:
+            for j in range(n):
+                costs[j] = max(costs[j], w * abs(x[begin + j, i] - p))
+    if kind == EUCLID:
+        for j in range(n):
+            costs[j] = np.sqrt(costs[j])
+    for j in range(n):
+        costs[j] *= sign[q]
+    for i in range(weight.shape[1] if boxed[q] else 0):
+        for j in range(n):
+            if not floor[q, i] <= x[begin + j, i] <= ceiling[q, i]:
+                costs[j] = np.nan
+
+
+@jit
+def search(
+    family: Any, sign: Any, point: Any, weight: Any, column: Any, boxed: Any, floor: Any, ceiling: Any, q: Any, k: Any,
+    tau: Any, x: Any, position: Any, number: Any, low: Any, high: Any, segment: Any, since: Any, alive: Any, after: Any,
+    best: Any, places: Any, held: Any, found: Any, costs: Any, n: Any, stack: Any, bounds: Any, leaf: Any,
+) -> Any:  # fmt: skip
+    """Find events of a segment that cost a query no more than tau; return tau, how many are best, and are found.
+
+    With k, tau shrinks on the way to the k-th least cost; then some are found that cost more.
+
+    Parameters
+    ----------
+    x, position, number
+        Events in the order of their trees.
+    low, high
+        Boxes around the nodes. The least that anything in one can cost is found by the same steps as for an event,
+        each of them monotonic: rounding does no harm.
+    segment
+        Where its tree begins and ends, where what has no place in a tree ends, and its first node.
+    boxed, floor, ceiling
+        Whether the query has a box, and the box: nothing outside of it is found.
+    since, alive, after
+        Only events from a number on, and behind a position, are found; only those behind another are among the best.
+    best, places, held
+        Costs and positions of the best, sorted, and how many there are.
+    found, costs, n
+        Places and costs of what is found, and how many there are.
+    stack, bounds, leaf
+        Room to work in.
+    """
+    begin, middle, end, root = segment[0], segment[1], segment[2], segment[3]
+    kind, turn = family[q], sign[q]
+    if kind == COLUMN:
+        middle = begin
+    # What has no place in the tree is looked at one by one, as its leaves are.
+    stack[0, 0], stack[0, 1], stack[0, 2], bounds[0] = middle, end, -1, -np.inf
+    stack[1, 0], stack[1, 1], stack[1, 2], bounds[1] = begin, middle, 0, -np.inf
+    depth = 2
+    while depth > 0:
+        depth -= 1
+        if bounds[depth] > tau:
+            continue
+        begin, end, node = stack[depth, 0], stack[depth, 1], stack[depth, 2]
+        if node >= 0 and end - begin > LEAF:
+            half, before = (begin + end) // 2, depth
+            for side in range(2):
+                child, value, outside = root + 2 * node + 1 + side, 0.0, False
+                for i in range(weight.shape[1]):
+                    p, w, least, most = point[q, i], weight[q, i], low[child, i], high[child, i]
+                    outside = outside or (boxed[q] and (most < floor[q, i] or least > ceiling[q, i]))
+                    if kind == SUM:
+                        value += w * (least if turn * w > 0 else most)
+                        continue
+                    if turn > 0:
+                        away = least - p if p < least else (p - most if p > most else 0.0)
+                    else:
+                        away = max(abs(least - p), abs(most - p))
+                    if kind == EUCLID:
+                        value += w * away * away
+                    else:
+                        value = max(value, w * away)
+                value = turn * (np.sqrt(value) if kind == EUCLID else value)
+                if outside:
+                    continue
+                at = depth
+                if depth > before and bounds[before] < value:  # the nearer goes on top
+                    at = before
+                    bounds[depth] = bounds[before]
+                    for part in range(3):
+                        stack[depth, part] = stack[before, part]
+                stack[at, 0], stack[at, 1] = (begin, half) if side == 0 else (half, end)
+                stack[at, 2], bounds[at] = 2 * node + 1 + side, value
+                depth += 1
+            continue
+        while begin < end:
+            some = min(leaf.size, end - begin)
+            find_costs(family, sign, point, weight, column, boxed, floor, ceiling, q, x, begin, begin + some, leaf)
+            for j in range(some):
+                at, cost = begin + j, leaf[j]
+                if not cost <= tau or number[at] < since or position[at] <= alive:
+                    continue
+                found[n], costs[n] = at, cost
+                n += 1
+                if k > 0 and position[at] > after:
+                    i = held if held < k else k - 1
+                    while i > 0 and best[i - 1] > cost:
+                        best[i], places[i] = best[i - 1], places[i - 1]
+                        i -= 1
+                    best[i], places[i] = cost, position[at]
+                    held = min(held + 1, k)
+                    if held == k:
+                        tau = best[k - 1]
+            begin += some
+    return tau, held, n

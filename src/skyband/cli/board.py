@@ -1,0 +1,198 @@
+"""Leaderboards for the terminal: one panel a query, with ranks, movements and bars, and the numbers below."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from rich.columns import Columns
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from skyband.answers.answer import Answer, Row
+from skyband.answers.changes import difference
+from skyband.cli.progress import short
+from skyband.files.job import Report
+from skyband.queries.query import Query
+from skyband.times import Moment
+
+NARROWEST = 40
+FEWEST_ROWS = 6
+FOOTER = 4
+_BLOCKS = " ▏▎▍▌▋▊▉█"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class Standing:
+    """The latest answer of one query, and how each of its rows came to its place."""
+
+    query: Query
+    rows: Sequence[Row] = ()
+    moves: dict[tuple[object, int], str] = field(default_factory=dict)
+    until: Moment | None = None
+    why: str | None = None
+
+    def update(self, rows: Sequence[Row], until: Moment, why: str | None = None) -> None:
+        """Take over an answer, and note what moved since the one before.
+
+        Parameters
+        ----------
+        rows
+            The answer.
+        until
+            The end of its window.
+        why
+            Why it is not exact, if it is not.
+        """
+        changes = difference(self.rows, rows, by_id=self.query.distinct is not None)
+        self.moves = {
+            (change.row.partition, change.row.rank): _move(change.previous_rank, change.row.rank)
+            for change in changes
+            if change.kind in ("entered", "moved")
+        }
+        self.rows, self.until, self.why = rows, until, why
+
+
+def _move(before: int | None, now: int) -> str:
+    """Write a movement in at most three characters.
+
+    Examples
+    --------
+    >>> _move(None, 3), _move(5, 3), _move(1, 2)
+    ('new', '↑2', '↓1')
+    """
+    if before is None:
+        return "new"
+    return f"↑{before - now}" if now < before else f"↓{now - before}"
+
+
+class Board:
+    """Several queries' standings, side by side.
+
+    Parameters
+    ----------
+    queries
+        In the order of their panels.
+    """
+
+    def __init__(self, queries: Sequence[Query]) -> None:
+        self.standings = {query.name: Standing(query) for query in queries}
+        self.report = Report()
+        self.watermark: Moment | None = None
+        self.began = clock.perf_counter()
+        self.seconds = 0.0
+
+    def add(self, query: Query) -> None:
+        """Make room for one more query."""
+        self.standings[query.name] = Standing(query)
+
+    def update(self, answers: Iterable[Answer]) -> None:
+        """Take over answers."""
+        for answer in answers:
+            self.standings[answer.query].update(answer.rows, answer.end, answer.why)
+
+    def note(self, report: Report, watermark: Moment | None) -> None:
+        """Take over the numbers; the report's seconds are those that the engine was busy."""
+        self.report, self.watermark = report, watermark
+        self.seconds = clock.perf_counter() - self.began
+
+    def render(self, width: int, height: int | None = None) -> RenderableType:
+        """Draw as many panels as fit; without a height, all of them with all their rows."""
+        across = max(1, min(3, width // NARROWEST))
+        standings = list(self.standings.values())
+        rows = max(max(standing.query.k, len(standing.rows)) for standing in standings)
+        if height is not None:
+            down = max(1, min(-(-len(standings) // across), (height - FOOTER) // (FEWEST_ROWS + 2)))
+            standings = standings[: across * down]
+            rows = max(1, min(rows, (height - FOOTER) // down - 2))
+        panels = [_panel(standing, width // across, rows) for standing in standings]
+        lines = [
+            Columns(panels[at : at + across], padding=0, width=width // across) for at in range(0, len(panels), across)
+        ]
+        return Group(*lines, self._footer(len(self.standings) - len(standings)))
+
+    def _footer(self, hidden: int) -> Text:
+        report, seconds = self.report, max(self.seconds, 1e-9)
+        busy = min(1.0, report.seconds / seconds)
+        lines = [
+            f"{report.rows:,} trades, {short(report.rows / seconds)}/s, engine busy {busy:.0%} of the time",
+            f"watermark {_clock(self.watermark)}, {report.answers:,} answers"
+            + (f", {hidden} more queries need a larger window" if hidden else ""),
+            f"{short(report.kept)} candidates kept, bound {short(report.bound)}; "
+            f"{report.late:,} late, {report.partly_late:,} partly, {report.rejected:,} rejected",
+        ]
+        return Text("\n".join(f" {line}" for line in lines), style="dim", no_wrap=True, overflow="ellipsis")
+
+
+def _panel(standing: Standing, width: int, rows: int) -> Panel:
+    shown = standing.rows[:rows]
+    named = any(row.partition is not None for row in shown)
+    bar = max(0, width - 4 - (35 if named else 31))
+    table = Table.grid(padding=(0, 1, 0, 0))
+    for justify in ("right", "left", "left", "right", "left", "left"):
+        table.add_column(justify=justify, no_wrap=True)
+    most = max((abs(row.score) for row in shown), default=0.0)
+    for row in shown:
+        move = standing.moves.get((row.partition, row.rank), "")
+        table.add_row(
+            f"{row.partition} {row.rank}" if named else f"{row.rank:2}",
+            Text(f"{move:3}", style=_style(move)),
+            Text(f"{row.id!s:5.5}", style="bold"),
+            f"{_score(row.score):>8}",
+            Text(_bar(abs(row.score) / most if most else 0.0, bar), style="cyan"),
+            Text(_clock(row.time), style="dim"),
+        )
+    return Panel(
+        table, title=standing.query.name, title_align="left", subtitle=_until(standing), subtitle_align="right",
+        width=width, height=rows + 2, border_style="dim",
+    )  # fmt: skip
+
+
+def _style(move: str) -> str:
+    return {"n": "yellow", "↑": "green", "↓": "red"}.get(move[:1], "")
+
+
+def _bar(share: float, width: int) -> str:
+    """Draw a bar in eighths of a character.
+
+    Examples
+    --------
+    >>> _bar(0.5, 5)
+    '██▌  '
+    """
+    eighths = round(max(0.0, min(1.0, share)) * width * 8)
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (_BLOCKS[rest] if rest else "")).ljust(width)
+
+
+def _score(score: float) -> str:
+    """Write a score in at most eight characters.
+
+    Examples
+    --------
+    >>> _score(1_234_567.0), _score(-4.211), _score(12_345.6)
+    ('1.23M', '-4.21', '12.3k')
+    """
+    size = abs(score)
+    if size >= 1e6:
+        return f"{score / 1e6:.2f}M"
+    return f"{score / 1e3:.1f}k" if size >= 1e4 else f"{score:.2f}"
+
+
+def _until(standing: Standing) -> str | None:
+    until = standing.until
+    if until is None:
+        return None
+    end = f"to event {until:,}" if isinstance(until, int) else f"to {_clock(until)}"
+    return f"{standing.why}, {end}" if standing.why else end
+
+
+def _clock(moment: Moment | None) -> str:
+    if moment is None:
+        return "–"
+    return (_EPOCH + timedelta(microseconds=moment) if isinstance(moment, int) else moment).strftime("%H:%M:%S")

@@ -1,0 +1,328 @@
+"""The command line: run queries over files, look at algorithms and plans, see it live."""
+
+from __future__ import annotations
+
+import functools
+import json
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar
+
+import pyarrow as pa
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+import skyband as sb
+from skyband.cli.options import DEFAULT_ALGORITHM, ENGINES, EngineName, MappingFile, check_engine, needed, unit
+from skyband.cli.progress import Bar, summary
+from skyband.cli.serve import PORT, Port, serve, serve_demo
+from skyband.engine.monitor import Monitor
+from skyband.errors import InputError, SkybandError
+from skyband.events.batch import StreamColumns
+from skyband.files.job import Job, execute
+from skyband.files.queries import QueryFile, load
+from skyband.files.rdf import as_columns, pattern_of, rdf_files
+
+if TYPE_CHECKING:
+    from skyband.spark.control import Control
+
+app = typer.Typer(
+    name="skyband", help="Continuous top-k queries over streams.", no_args_is_help=True, pretty_exceptions_enable=False
+)  # fmt: skip
+P = ParamSpec("P")
+R = TypeVar("R")
+USER_ERROR, INTERRUPTED, TERMINATED = 2, 130, 143
+
+
+def main() -> None:
+    """Enter here from the shell."""
+    listen()
+    app(prog_name="skyband")
+
+
+def listen() -> None:
+    """End when someone asks for it, by a signal."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _end)
+    signal.signal(signal.SIGALRM, _end_again)
+
+
+class Ended(BaseException):
+    """Someone asked the process to end."""
+
+
+_asked: list[int] = []  # exit codes of those who asked
+
+
+def _end(number: int, _: object) -> None:
+    _asked.append(INTERRUPTED if number == signal.SIGINT else TERMINATED)
+    signal.setitimer(signal.ITIMER_REAL, 1.0)
+    raise Ended
+
+
+def _end_again(_: int, __: object) -> None:
+    """Repeat it: an exception is lost where the signal came into a destructor or a callback of other languages' code.
+
+    Not while one is on its way up: what it cleans up must not be cut short.
+    """
+    signal.setitimer(signal.ITIMER_REAL, 1.0)
+    if sys.exc_info()[1] is None:
+        raise Ended
+
+
+def careful(command: Callable[P, R]) -> Callable[P, R]:
+    """Turn a user's mistake into a sentence and exit code 2; Ctrl-C into exit code 130."""
+
+    @functools.wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except BaseException as error:
+            if _asked or isinstance(error, KeyboardInterrupt):  # some modules turn it into other errors on their way
+                typer.echo("interrupted; nothing was written", err=True)
+                raise typer.Exit(_asked[0] if _asked else INTERRUPTED) from None
+            if isinstance(error, SkybandError | OSError | pa.ArrowInvalid):
+                typer.echo(f"error: {error}", err=True)
+                raise typer.Exit(USER_ERROR) from None
+            raise
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+    return wrapped
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"skyband {sb.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and stop."),
+    ] = False,
+) -> None: ...
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Write JSON.")]
+Queries = Annotated[
+    Path, typer.Argument(metavar="QUERIES", help="A file of queries: .toml, .rq (RSP-QL) or .sql.", show_default=False)
+]
+
+
+@app.command("run")
+@careful
+def run_(
+    queries: Queries,
+    inputs: Annotated[
+        list[Path],
+        typer.Option("--input", help="File or folder: Parquet, CSV, JSON lines, N-Quads, JSON-LD. May be given again."),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(help="Where answers go: .parquet, .csv, .jsonl (or .gz of text); - is standard output."),
+    ],
+    time: Annotated[str | None, typer.Option(help="The column of event times.")] = None,
+    id: Annotated[str | None, typer.Option(help="The column of ids.")] = None,  # noqa: A002 - the option's name
+    time_unit: Annotated[str | None, typer.Option(help="Unit of times that are numbers: s, ms, us or ns.")] = None,
+    mapping: MappingFile = None,
+    watermark: Annotated[
+        str | None,
+        typer.Option(help="How late events may come, such as '10 seconds'; else all wait for the end."),
+    ] = None,
+    algorithm: Annotated[str, typer.Option(help="See 'skyband algorithms'.")] = DEFAULT_ALGORITHM,
+    engine: EngineName = ENGINES[0],
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Folder with which a run that was cut short goes on, and later ones read only new files."),
+    ] = None,
+    master: Annotated[str | None, typer.Option(help="A Spark master's URL; else Spark runs in this process.")] = None,
+    remote: Annotated[str | None, typer.Option(help="A Spark Connect server's URL, such as sc://localhost.")] = None,
+    late: Annotated[Path | None, typer.Option(help="Where late rows go (the columns that queries use).")] = None,
+    rejected: Annotated[Path | None, typer.Option(help="Where rows without score, time or id go.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show errors only.")] = False,
+) -> None:
+    """Answer queries over files.
+
+    Reads the files as one bounded stream, in order of their names. The files it writes appear when all is done, or
+    not at all. Times are in UTC.
+    """
+    check_engine(engine, checkpoint=checkpoint, master=master, remote=remote)
+    file = load(queries, mapping)
+    with ExitStack() as stack:
+        inputs, time = _from_rdf(inputs, file, time or file.time, checkpoint, stack)
+        job = Job(
+            queries=file.queries,
+            inputs=inputs,
+            output=output,
+            source=StreamColumns(
+                needed("time", time),
+                needed("id", id or file.id or file.subject),
+                unit(time_unit or file.time_unit),
+            ),
+            algorithm=algorithm,
+            watermark=watermark or file.watermark,
+            late=late,
+            rejected=rejected,
+            overwrite=overwrite,
+            services=file.services,
+        )
+        console = Console(stderr=True)
+        with Bar(console, quiet) as bar:
+            if engine == "local":
+                report = execute(job, bar)
+            else:
+                from skyband.spark import job as spark_job
+
+                report = spark_job.execute(job, checkpoint=checkpoint, master=master, remote=remote, watch=bar)
+    if not quiet:
+        console.print(summary(report, output))
+
+
+def _from_rdf(
+    inputs: list[Path], file: QueryFile, time: str | None, checkpoint: Path | None, stack: ExitStack
+) -> tuple[list[Path], str | None]:
+    """Make columns of RDF, in files that live as long as the run; return the inputs, and the column of times."""
+    files = rdf_files(inputs)
+    if not files:
+        return inputs, time
+    pattern = pattern_of(files, file, time, checkpoint)
+    return as_columns(files, pattern, Path(stack.enter_context(TemporaryDirectory(prefix="skyband-")))), pattern.time
+
+
+@app.command()
+@careful
+def algorithms(as_json: AsJson = False) -> None:
+    """List the algorithms."""
+    found = [
+        {"name": a.name, "exact": a.exact, "default": a.name == DEFAULT_ALGORITHM, "summary": a.summary}
+        for a in sb.ALGORITHMS.values()
+    ]
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    table = Table("name", "exact", "what is special")
+    for one in found:
+        name = f"{one['name']} (default)" if one["default"] else str(one["name"])
+        table.add_row(name, "yes" if one["exact"] else "no", str(one["summary"]))
+    Console().print(table)
+
+
+@app.command()
+@careful
+def explain(
+    queries: Queries,
+    mapping: MappingFile = None,
+    algorithm: Annotated[str, typer.Option(help="See 'skyband algorithms'.")] = DEFAULT_ALGORITHM,
+) -> None:
+    """Say which queries share what, and what is kept; needs no data."""
+    file = load(queries, mapping)
+    typer.echo(Monitor(file.queries, algorithm=algorithm, services=file.services).explain())
+
+
+# The queries of a stream.
+
+queries_app = typer.Typer(help="Look at the queries of a Spark stream, and change them while it runs.")
+app.add_typer(queries_app, name="queries", no_args_is_help=True)
+Stream = Annotated[Path, typer.Option("--checkpoint", help="The stream's checkpoint folder.", show_default=False)]
+QueryName = Annotated[str, typer.Argument(metavar="NAME", help="The query's name.", show_default=False)]
+
+
+@queries_app.command("add")
+@careful
+def add_queries(queries: Queries, checkpoint: Stream, mapping: MappingFile = None) -> None:
+    """Serve more queries from the next batch on; all those of the file, or none."""
+    control, file = _control(checkpoint), load(queries, mapping)
+    for what, given, served in (("time", file.time, control.source.time), ("id", file.id, control.source.id)):
+        if given not in (None, served):
+            msg = f"{queries} names {given!r} as the column of the {what}, and the stream has {served!r} for it"
+            raise InputError(msg)
+    control.register(*file.queries)
+    _promise("added", *(query.name for query in file.queries))
+
+
+@queries_app.command("pause")
+@careful
+def pause_query(name: QueryName, checkpoint: Stream) -> None:
+    """Stop showing a query's answers; what its windows need is kept."""
+    _control(checkpoint).pause(name)
+    _promise("paused", name)
+
+
+@queries_app.command("resume")
+@careful
+def resume_query(name: QueryName, checkpoint: Stream) -> None:
+    """Show a paused query's answers again, from its next window on."""
+    _control(checkpoint).resume(name)
+    _promise("resumed", name)
+
+
+@queries_app.command("remove")
+@careful
+def remove_query(name: QueryName, checkpoint: Stream) -> None:
+    """Stop serving a query."""
+    _control(checkpoint).unregister(name)
+    _promise("removed", name)
+
+
+@queries_app.command("list")
+@careful
+def list_queries(checkpoint: Stream, as_json: AsJson = False) -> None:
+    """List the queries, and how they stand."""
+    found = _control(checkpoint).queries
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    table = Table("name", "state", "latest window", "rows", "exact", "error")
+    for one in found:
+        latest = one.get("latest", {})
+        state = f"{one['state']}, {one['pending']} pending" if "pending" in one else one["state"]
+        window = f"{latest['window_start']} to {latest['window_end']}".replace("+00:00", "") if latest else ""
+        exact = ("yes" if latest["exact"] else latest["why"] or "no") if latest else ""
+        cells = (one["name"], state, window, str(latest.get("rows", "")), exact, one.get("error", ""))
+        table.add_row(*map(Text, cells))
+    Console().print(table)
+
+
+def _control(checkpoint: Path) -> Control:
+    from skyband.spark.control import Control
+
+    return Control(checkpoint)
+
+
+def _promise(what: str, *names: str) -> None:
+    typer.echo(f"{', '.join(map(repr, names))} will be {what} before the next batch")
+
+
+app.command()(careful(serve))
+
+
+@app.command()
+@careful
+def demo(
+    seconds: Annotated[float, typer.Option(help="How long it goes on, at most 60.", min=0.1, max=60.0)] = 20.0,
+    output: Annotated[Path | None, typer.Option(help="Keep the answers in this file.")] = None,
+    seed: Annotated[int, typer.Option(help="Another seed gives another market.", min=0)] = 7,
+    fast: Annotated[bool, typer.Option("--fast", help="Do not wait: as fast as the trades can be made.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")] = False,
+    engine: EngineName = ENGINES[0],
+    in_browser: Annotated[bool, typer.Option("--serve", help="In a browser, until someone stops it.")] = False,
+    port: Port = PORT,
+) -> None:
+    """Watch leaderboards over a made-up market."""
+    check_engine(engine)
+    if in_browser:
+        serve_demo(engine, seed, port)
+        return
+    from skyband.cli.demo import run_demo
+
+    run_demo(Console(), seconds=seconds, output=output, seed=seed, fast=fast, overwrite=overwrite, engine=engine)

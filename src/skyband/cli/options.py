@@ -1,0 +1,52 @@
+"""What commands have in common: the engine, the columns, the mapping."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, cast, get_args
+
+import typer
+
+from skyband.errors import InputError
+from skyband.events.batch import TimeUnit
+
+DEFAULT_ALGORITHM = "staircase"
+ENGINES = ("spark", "local")
+EngineName = Annotated[str, typer.Option(help="What runs it: spark or local.")]
+MappingFile = Annotated[
+    Path | None,
+    typer.Option("--mapping", help="A .toml file that says what the names in RSP-QL mean, and what else is missing."),
+]
+
+
+def check_engine(engine: str, **spark_only: object) -> None:
+    """Refuse an engine that there is none of, and options that do not go with it."""
+    if engine not in ENGINES:
+        msg = f"there is no engine {engine!r}; use spark or local"
+        raise InputError(msg)
+    given = [f"--{name}" for name, value in spark_only.items() if value is not None]
+    if engine == "local" and given:
+        msg = f"{given[0]} belongs to the Spark engine, and the engine is local; leave one of the two out"
+        raise InputError(msg)
+    if {"--master", "--remote"} <= set(given):
+        msg = "--master and --remote are both given; Spark runs in one place: choose one"
+        raise InputError(msg)
+
+
+def needed(what: str, given: str | None) -> str:
+    """Return the column of the time or of the id; refuse to go on without it."""
+    if not given:
+        msg = (
+            f"the column of the {what} is not known; add --{what} COLUMN, "
+            f'or {what} = "COLUMN" at the top of the query file'
+        )
+        raise InputError(msg)
+    return given
+
+
+def unit(given: str | None) -> TimeUnit | None:
+    """Return the unit of times; refuse others than those there are."""
+    if given is not None and given not in get_args(TimeUnit):
+        msg = f"the time unit is {given!r}; use s, ms, us or ns"
+        raise InputError(msg)
+    return cast(TimeUnit | None, given)

@@ -1,0 +1,108 @@
+"""The commands that serve; what they need is imported when they run."""
+
+from __future__ import annotations
+
+import importlib
+from contextlib import ExitStack
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from skyband.cli.options import DEFAULT_ALGORITHM, ENGINES, EngineName, MappingFile, check_engine, needed, unit
+from skyband.errors import InputError
+from skyband.events.batch import StreamColumns
+from skyband.files.queries import QueryFile, load
+from skyband.files.rdf import pattern_of, rdf_files
+from skyband.languages import load_mapping
+
+PORT = 8765
+Port = Annotated[int, typer.Option(help="Where to listen; 0 takes a free port.", min=0, max=65535)]
+
+
+def serve(
+    queries: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[QUERIES]", help="A file of queries to begin with: .toml, .rq or .sql.", show_default=False
+        ),
+    ] = None,
+    folder: Annotated[Path | None, typer.Option("--input", help="Folder in which data files appear.")] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="The stream's checkpoint folder; without --input: that of a stream that runs elsewhere."),
+    ] = None,
+    time: Annotated[str | None, typer.Option(help="The column of event times.")] = None,
+    id: Annotated[str | None, typer.Option(help="The column of ids.")] = None,  # noqa: A002 - the option's name
+    time_unit: Annotated[str | None, typer.Option(help="Unit of times that are numbers: s, ms, us or ns.")] = None,
+    mapping: MappingFile = None,
+    watermark: Annotated[str | None, typer.Option(help="How late events may come; else 10 seconds.")] = None,
+    algorithm: Annotated[str, typer.Option(help="See 'skyband algorithms'.")] = DEFAULT_ALGORITHM,
+    engine: EngineName = ENGINES[0],
+    master: Annotated[str | None, typer.Option(help="A Spark master's URL; else Spark runs in this process.")] = None,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; beyond loopback, others reach it.")
+    ] = "127.0.0.1",
+    port: Port = PORT,
+    allow_host: Annotated[list[str] | None, typer.Option(help="A name that browsers may use for this server.")] = None,
+    max_queries: Annotated[int, typer.Option(help="How many queries the stream may have.", min=1)] = 100,
+    max_k: Annotated[int, typer.Option(help="How many rows an answer may have.", min=1)] = 1_000,
+) -> None:
+    """Serve a stream's leaderboards over HTTP: a live page, REST and a change feed.
+
+    Changes need the token of the variable SKYBAND_TOKEN; without it a random one is made and printed.
+    """
+    check_engine(engine, checkpoint=checkpoint, master=master)
+    http, console = _server(), Console(stderr=True)
+    http.check(host, port)
+    from skyband.cli import serve_inputs
+    from skyband.serve.texts import Limits
+
+    with ExitStack() as stack:
+        if folder is not None:
+            of_text = queries is not None and queries.suffix.lower() != ".toml"
+            file = QueryFile(()) if queries is None else load(queries, mapping if of_text else None)
+            if files := rdf_files([folder]):
+                pattern = pattern_of(files, file, time, checkpoint)
+                folder, time = stack.enter_context(serve_inputs.from_rdf(folder, pattern)), pattern.time
+            columns = needed("time", time or file.time), needed("id", id or file.id or file.subject)
+            delay = watermark or file.watermark or serve_inputs.WATERMARK
+            source = StreamColumns(*columns, unit(time_unit or file.time_unit))
+            given = serve_inputs.Input(folder, file.queries, source, delay, algorithm, file.services)
+            if engine == "local":
+                stream = stack.enter_context(serve_inputs.locally(given, console))
+            else:
+                stream = stack.enter_context(serve_inputs.on_spark(given, checkpoint, master, console))
+        elif checkpoint is None or queries is not None:
+            msg = "there is nothing to serve; give --input FOLDER, or only --checkpoint DIR of a stream that runs"
+            raise InputError(msg)
+        else:
+            stream = serve_inputs.attached(checkpoint)
+        server = http.Server(
+            stream, host=host, port=port, allow_hosts=allow_host or (), limits=Limits(queries=max_queries, k=max_k),
+            mapping=None if mapping is None else load_mapping(mapping),
+        )  # fmt: skip
+        http.run(server, console)
+
+
+def serve_demo(engine: str, seed: int, port: int) -> None:
+    """Show the demo in a browser, until someone stops it."""
+    http, console = _server(), Console(stderr=True)
+    http.check("127.0.0.1", port)
+    from skyband.cli.serve_demo import market
+
+    with market(engine, seed, console) as stream:
+        http.run(http.Server(stream, port=port), console, show=True)
+
+
+def _server() -> ModuleType:
+    """Return the module of the server, if what it needs is installed."""
+    try:
+        return importlib.import_module("skyband.serve.server")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("skyband"):
+            raise
+        msg = f"the server needs the package {error.name!r}; install it with: pip install 'skyband[serve]'"
+        raise InputError(msg) from None

@@ -1,0 +1,138 @@
+"""Opening a stream to serve: files that come into a folder, on either engine, or a stream that runs elsewhere."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from skyband.cli.progress import compiling, starting_spark
+from skyband.errors import InputError
+from skyband.events.batch import StreamColumns
+from skyband.files.follow import PAUSE, age, follow
+from skyband.files.job import Job
+from skyband.files.rdf import Columns, rdf_files
+from skyband.files.stream import FileStream, read
+from skyband.files.writers import STDOUT
+from skyband.queries.query import Query
+from skyband.remote.remote import Remote
+from skyband.serve.local_stream import LocalStream
+from skyband.serve.spark_stream import Recorder, SparkStream
+from skyband.serve.streams import Served
+from skyband.spark.control import Control
+from skyband.times import microseconds
+
+if TYPE_CHECKING:
+    from skyband.languages.rdf import Pattern
+
+logger = logging.getLogger(__name__)
+WATERMARK = "10 seconds"
+
+
+@dataclass(frozen=True)
+class Input:
+    """Files that come into a folder, and the queries over them to begin with."""
+
+    folder: Path
+    queries: Sequence[Query]
+    source: StreamColumns
+    watermark: str = WATERMARK
+    algorithm: str = "staircase"
+    services: Mapping[str, Remote] = field(default_factory=dict)
+
+    def stream(self) -> FileStream:
+        """Return the files that are there, with all their columns."""
+        if not self.folder.is_dir():
+            msg = f"{self.folder} is no folder; give one in which files appear (the first must be there already)"
+            raise InputError(msg)
+        whole = read([self.folder])
+        self.source.check(whole.schema)
+        return whole.select(whole.schema.names, self.source.time)
+
+    def warm_up(self, stream: FileStream, console: Console) -> None:
+        """Load or compile the kernels before anyone waits for an answer."""
+        job = Job(self.queries, [self.folder], Path(STDOUT), self.source, self.algorithm)
+        with compiling(console):
+            job.warm_up(list(islice(stream, 1)))
+
+
+def attached(checkpoint: Path) -> Served:
+    """Return a stream that runs elsewhere."""
+    return SparkStream(Control(checkpoint))
+
+
+@contextmanager
+def from_rdf(folder: Path, pattern: Pattern) -> Iterator[Path]:
+    """Give a folder in which the events of RDF files appear as columns, as long as the block lasts.
+
+    A file that comes later and cannot be read is left out, and the log says so.
+    """
+    stopping, seen = threading.Event(), rdf_files([folder])
+    with TemporaryDirectory(prefix="skyband-") as made:
+        making = Columns(pattern, Path(made))
+        for file in seen:
+            making.convert(file)
+        thread = threading.Thread(target=_follow_rdf, args=(folder, making, set(seen), stopping), daemon=True)
+        thread.start()
+        try:
+            yield making.folder
+        finally:
+            stopping.set()
+            thread.join()
+
+
+def _follow_rdf(folder: Path, making: Columns, seen: set[Path], stopping: threading.Event) -> None:
+    while not stopping.wait(PAUSE):
+        for file in sorted({*rdf_files([folder])} - seen, key=age):
+            seen.add(file)
+            try:
+                making.convert(file)
+            except InputError:
+                logger.exception("a file is left out")
+
+
+@contextmanager
+def locally(given: Input, console: Console) -> Iterator[Served]:
+    """Run a stream on the local engine, as long as the block lasts."""
+    stream, stopping = given.stream(), threading.Event()
+    given.warm_up(stream, console)
+    served = LocalStream(
+        given.queries, follow(given.folder, stream, stopping), schema=stream.schema, source=given.source,
+        delay=microseconds(given.watermark, "watermark"), algorithm=given.algorithm, services=given.services,
+        stopping=stopping,
+    )  # fmt: skip
+    try:
+        yield served
+    finally:
+        served.close()
+
+
+@contextmanager
+def on_spark(given: Input, checkpoint: Path | None, master: str | None, console: Console) -> Iterator[Served]:
+    """Run a stream on Spark, as long as the block lasts."""
+    from skyband.spark.file_source import read_stream
+    from skyband.spark.session import session
+    from skyband.spark.start import start
+
+    stream, recorder, source = given.stream(), Recorder(), given.source
+    with ExitStack() as stack:
+        with starting_spark(console):
+            spark = stack.enter_context(session(master))
+        given.warm_up(stream, console)
+        frame = read_stream(spark, given.folder.absolute(), stream, source.time)
+        handle = start(
+            frame, given.queries, time=source.time, id=source.id, time_unit=source.time_unit, sink=recorder,
+            watermark=given.watermark, checkpoint=checkpoint, algorithm=given.algorithm,
+            services=given.services,
+        )  # fmt: skip
+        served = SparkStream(handle, recorder)
+        stack.callback(served.close)
+        yield served

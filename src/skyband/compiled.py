@@ -1,0 +1,118 @@
+"""How kernels are compiled: by numba, kept on disk, and safe to be compiled by several processes at once.
+
+Numba numbers the files that it keeps compiled code in, and an index says which has which types. Two processes that
+compile at the same time, as Spark's workers do, may choose the same number, and one of them then finds the code of
+other types: wrong answers, or a crash. A process that is killed between the two writes can leave the same behind.
+Here the name of a file says all that its content depends on; there is nothing to agree on.
+
+Inside the files, numba tells functions of one name and types apart, as those that sort and those that argsort, by
+numbers that every process counts from 1. Code of two processes may so have one name for two things, and who loads both
+files gets one in the place of the other. Here every process counts from a number of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from numba.core.bytecode import FunctionIdentity
+from numba.core.caching import IndexDataCacheFile
+
+_HERE = Path(__file__).parent
+SOURCES = (
+    *(_HERE / name for name in ("compiled.py", "order.py")),
+    _HERE / "algorithms" / "staircase" / "panes.py",
+    *sorted((_HERE / "algorithms").rglob("*_kernels.py")),
+)
+"""All code that may be in a kernel: it takes in that of those it calls, wherever they are written."""
+_CODE = sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()
+
+
+def _count_anew() -> None:
+    """Let this process number functions as no other does."""
+    FunctionIdentity._unique_ids = itertools.count(secrets.randbits(48))
+
+
+_count_anew()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_anew)
+
+
+class _Files(IndexDataCacheFile):  # type: ignore[misc]
+    """A file for each function, its types and the machine; no index."""
+
+    def save(self, key: Any, data: Any) -> None:
+        """Keep compiled code."""
+        self._save_data(self._name(key), data)
+
+    def load(self, key: Any) -> Any:
+        """Return compiled code, or None."""
+        try:
+            return self._load_data(self._name(key))
+        except OSError:
+            return None
+
+    def _name(self, key: Any) -> str:
+        what = sha256(repr((key, self._version, _CODE)).encode()).hexdigest()[:32]
+        return f"{self._index_name.removesuffix('.nbi')}.{what}.nbc"
+
+
+def jit(function: Callable[..., Any]) -> Any:
+    """Compile a function when it is first called, once for all processes."""
+    if numba.config.DISABLE_JIT:  # to step through kernels
+        return function
+    compiled = numba.njit(cache=True, nogil=True)(function)
+    numbas = compiled._cache._cache_file
+    compiled._cache._cache_file = _Files(numbas._cache_path, numbas._index_name.removesuffix(".nbi"), None)
+    return compiled
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Make a function a part of each kernel that calls it: no counting of references to arrays for every call."""
+    return numba.njit(inline="always")(function)
+
+
+THREADS = min(os.cpu_count() or 1, 4)
+PARALLEL_ROWS = 1 << 18
+
+
+@lru_cache
+def workers() -> ThreadPoolExecutor:
+    """Return the threads that kernels share."""
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="skyband")
+
+
+@jit
+def copy_at(values: Any, places: Any, out: Any) -> None:
+    """Write the values at some places, one after the other."""
+    for i in range(places.size):
+        out[i] = values[places[i]]
+
+
+def gather(values: npt.NDArray[Any], places: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
+    """Return the values at some places.
+
+    Examples
+    --------
+    >>> gather(np.array([5.0, 6.0, 7.0]), np.array([2, 0], np.int32)).tolist()
+    [7.0, 5.0]
+    """
+    out = np.empty(len(places), values.dtype)
+    threads = THREADS if len(places) >= PARALLEL_ROWS else 1
+    edges = np.linspace(0, len(places), threads + 1).astype(np.int64).tolist()
+    parts = [(values, places[a:b], out[a:b]) for a, b in itertools.pairwise(edges)]
+    if threads == 1:
+        copy_at(*parts[0])
+    else:
+        list(workers().map(lambda part: copy_at(*part), parts))
+    return out

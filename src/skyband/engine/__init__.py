@@ -1,0 +1,1 @@
+"""From events to answers: the monitor, and one module for each kind of query that it serves."""

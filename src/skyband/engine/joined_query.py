@@ -1,0 +1,190 @@
+"""A joined query at work: events in, and one answer for each window, refreshed within its budget.
+
+The stream's side is `skyband.engine.partials`, the join is `skyband.remote.acquatop` or, where the condition compares the remote
+value, `skyband.remote.filter_join`. Queries with windows that end at the same moment are answered together, so that those who
+share a service fetch together, within the budget of the service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.answers.answer import AnswerBlock, Events, RefreshCost
+from skyband.engine.intake import WARMING_UP
+from skyband.engine.partials import ID, REMOTE, STREAM, TIME
+from skyband.engine.per_id import PerIdQuery, State, under
+from skyband.engine.stats import GroupStats
+from skyband.errors import QueryError
+from skyband.order import IntArray
+from skyband.queries.query import Query
+from skyband.remote.acquatop import AcquaTop
+from skyband.remote.filter_join import FilterJoin
+from skyband.remote.join import JoinedAnswer, RemoteJoin
+from skyband.remote.maintainer import Refreshed
+from skyband.remote.objects import Id
+from skyband.remote.remote import Remote
+from skyband.windows import DueWindows, WindowGrid
+
+
+class JoinedQuery(PerIdQuery):
+    """One joined query.
+
+    Parameters
+    ----------
+    query
+        The query.
+    remote
+        The service that it joins with.
+    """
+
+    def __init__(self, query: Query, remote: Remote) -> None:
+        super().__init__(query)
+        self.remote = remote
+        self.join = _join(query, remote, self.windows)
+
+    # Answers out.
+
+    def prepare(self, end: int) -> list[Id]:
+        """Let the objects of a window arrive; return the remote ids to refresh for its answer."""
+        window = self.windows.ending(end)
+        found = self.side.objects(window)
+        columns = [found[name] for name in (ID, STREAM, TIME, REMOTE)]
+        self.join.arrive(columns[0].to_pylist(), columns[1].to_numpy(), columns[2].to_numpy(), columns[3].to_pylist())
+        if self.schedule.paused:
+            self.join.skip(end)
+            return []
+        return self.join.prepare(end, self._moment(end))
+
+    def conclude(self, end: int, refreshed: Refreshed) -> tuple[JoinedAnswer, pa.Table | None] | None:
+        """Return the answer of a window, with what its rows carry along; None where nobody wants to see it."""
+        if self.schedule.paused:
+            return None
+        answer = self.join.conclude(end, self._moment(end), refreshed)
+        if self.side.aside_since(self.windows.ending(end)) < self._moment(end):
+            answer = replace(answer, exact=False)
+        carried = self.side.carried(answer.ids)
+        if self.query.select:
+            self.side.retain(self.join.ids())
+        return answer, carried
+
+    def _moment(self, end: int) -> int:
+        """Return when a window is answered: a right-closed one ends a microsecond before that here."""
+        return end - self.schedule.shift
+
+    def block(self, answers: Sequence[tuple[JoinedAnswer, pa.Table | None]], why: str | None) -> AnswerBlock:
+        """Make columns of answers, which are exact or not for the same reason."""
+        rows = [row for answer, _ in answers for row in answer.rows]
+        carried = [table for _, table in answers if table is not None]
+        ids: Any = pa.array([row.id for row in rows], pa.string() if self.side.text_ids else pa.int64())
+        events = Events(
+            id=ids if self.side.text_ids else ids.to_numpy(),
+            score=np.array([row.score for row in rows], np.float64),
+            time=np.array([row.time for row in rows], np.int64),
+            part=None, partition=None,
+            payload=pa.concat_tables(carried).combine_chunks() if carried else None,
+            remote=np.array([row.value for row in rows], np.float64),
+            age=np.array([row.age for row in rows], np.int64),
+        )  # fmt: skip
+        assert self.sides.service is not None
+        given = [answer for answer, _ in answers]
+        block = AnswerBlock(
+            names=[self.name], query=np.zeros(len(given), np.int64),
+            start=_column(answer.start - self.schedule.shift for answer in given),
+            end=_column(answer.end - self.schedule.shift for answer in given),
+            exact=np.full(len(given), why is None),
+            offsets=np.cumsum([0, *(len(answer.rows) for answer in given)]),
+            events=events, place=None, selects=[self.query.select], counts=False, why=why,
+            spent=RefreshCost(
+                self.sides.service,
+                refreshes=_column(answer.refreshes for answer in given),
+                failures=_column(answer.failures for answer in given),
+                stale=_column(answer.stale for answer in given),
+                unknown=_column(answer.unknown for answer in given),
+            ),
+        )  # fmt: skip
+        return self.with_changes(block)
+
+    def why(self, answer: JoinedAnswer) -> str | None:
+        """Say why an answer is not exact."""
+        if answer.start < self.schedule.exact_from:
+            return WARMING_UP
+        return None if answer.exact else answer.why
+
+    # Looking inside, and snapshots.
+
+    def stats(self) -> GroupStats:
+        """Return the numbers so far; nothing bounds what is kept but the window."""
+        stats = super().stats()
+        kept = stats.kept + len(self.join.ids())
+        return replace(stats, ranking=f"{self}, joined with {self.sides.service}", kept=kept, bound=kept)
+
+    def state(self) -> State:
+        """Return everything but what is known of the remote side, which is shared."""
+        meta, tables = super().state()
+        inner, more = self.join.state()
+        return meta | {"join": inner}, tables | {f"join/{name}": table for name, table in more.items()}
+
+    def load(self, state: State) -> None:
+        """Take over what `state` returned, of the same query; the remote side is as it was then."""
+        super().load(state)
+        meta, tables = state
+        self.join.load((meta["join"], under("join/", tables)))
+
+
+def remote_of(query: Query, remotes: dict[str, Remote]) -> Remote:
+    """Return the service that a query joins with; QueryError where it was not given."""
+    assert query.join is not None
+    name = query.join.service
+    if name not in remotes:
+        given = f"given are {', '.join(map(repr, remotes))}" if remotes else "none is given"
+        msg = f"the query joins with the service {name!r}, and {given}; give it as services={{{name!r}: …}}"
+        raise QueryError(msg, query.name)
+    return remotes[name]
+
+
+def answer_together(dues: Sequence[tuple[JoinedQuery, DueWindows]]) -> list[AnswerBlock]:
+    """Answer windows in the order of their ends; those that end together and share a service fetch together."""
+    moments: dict[int, list[tuple[JoinedQuery, int]]] = {}
+    for one, due in dues:
+        for end in due.end.tolist():
+            moments.setdefault(end - one.schedule.shift, []).append((one, end))
+    found: dict[tuple[str, str | None], list[tuple[JoinedAnswer, pa.Table | None]]] = {}
+    for now in sorted(moments):
+        by_remote: dict[int, list[tuple[JoinedQuery, int]]] = {}
+        for one, end in moments[now]:
+            by_remote.setdefault(id(one.remote), []).append((one, end))
+        for members in by_remote.values():
+            elected = {one.name: one.prepare(end) for one, end in members}
+            first = members[0][0]
+            refreshed = first.join.maintainer.refresh(first.remote.share(elected, now), now)
+            for one, end in members:
+                answered = one.conclude(end, refreshed.of(elected[one.name]))
+                if answered is not None:
+                    found.setdefault((one.name, one.why(answered[0])), []).append(answered)
+    named = {one.name: one for one, _ in dues}
+    return [named[name].block(answers, why) for (name, why), answers in found.items()]
+
+
+def _join(query: Query, remote: Remote, windows: WindowGrid) -> RemoteJoin:
+    join, sides = query.join, query.sides
+    assert join is not None
+    assert sides is not None
+    policy = join.policy_for(sides.condition is not None)
+    common: dict[str, Any] = {
+        "size": windows.size, "slide": windows.slide, "offset": windows.offset, "k": query.k, "score": sides.joined,
+        "order": query.order, "gateway": remote.gateway, "replica": remote.replica, "policy": policy,
+        "budget": join.budget, "default": join.default, "seed": join.seed,
+    }  # fmt: skip
+    if sides.condition is None:
+        return AcquaTop(**common, n=join.n, discover=join.discover, carry=join.carry)
+    condition = sides.condition
+    return FilterJoin(**common, condition=condition.sign, threshold=condition.threshold, distance=join.distance)
+
+
+def _column(values: Any) -> IntArray:
+    return np.array(list(values), np.int64)

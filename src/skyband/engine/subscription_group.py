@@ -1,0 +1,312 @@
+"""A circle: subscriptions that look at the same columns of the same events, and share an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import log2
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.algorithms.topkw.bands import Bands, BandSpec
+from skyband.algorithms.topkw.blocks import BlockBands, Clock
+from skyband.algorithms.topkw.event_kernels import ATTRIBUTE, COLUMN, EUCLID, SUM
+from skyband.algorithms.topkw.query_grid import QueryGrid
+from skyband.algorithms.topkw.sliding import BUFFERED, Sliding
+from skyband.answers.answer import Row
+from skyband.answers.notices import notices_table
+from skyband.events.batch import EventBatch
+from skyband.events.keys import Keys, is_text, move
+from skyband.events.store import EventStore
+from skyband.expressions import Bound, Expression, parse
+from skyband.expressions.tree import Column
+from skyband.order import FloatArray, IntArray, SlotArray
+from skyband.queries.subscription import Subscription
+from skyband.times import moment_of
+from skyband.windows import NEVER
+
+CELLS = 10  # of the grid of queries in each dimension, for the published algorithms
+FIRST_POPULATION, SPARE = 64, 1 << 16
+_FAMILIES = {"sum": SUM, "distance": EUCLID, "attributes": ATTRIBUTE}
+
+
+class GroupKey(NamedTuple):
+    """What subscriptions must have in common to share an engine; windows differ by less than four times in length."""
+
+    where: Expression | None
+    columns: tuple[str, ...]
+    score: Expression | None
+    counts: bool
+    changes: bool
+    length: int
+
+    @classmethod
+    def of(cls, one: Subscription) -> GroupKey:
+        """Return which kind a subscription is of."""
+        size, counts = one.extent
+        text = one.score if isinstance(one.score, str) else None
+        columns = set(one.within) | (set() if text is not None else set(one.score.columns))  # type: ignore[union-attr]
+        return cls(
+            None if one.where is None else parse(one.where), tuple(sorted(columns)),
+            None if text is None else parse(text), counts, one.emit == "changes", int(log2(size)) // 2,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        parts = [f"score {self.score}"] if self.score else []
+        parts += [f"over {', '.join(self.columns)}"] if self.columns else []
+        parts += [f"where {self.where}"] if self.where else []
+        return ", ".join([*parts, "count windows" if self.counts else "time windows"])
+
+
+class SubscriptionGroup:
+    """Subscriptions of one kind, and the events that they may still need.
+
+    Parameters
+    ----------
+    kind
+        What they have in common.
+    algorithm
+        Whose engine keeps the best.
+    select
+        Columns to carry along.
+    """
+
+    def __init__(self, kind: GroupKey, algorithm: type[Sliding], select: Sequence[str]) -> None:
+        self.kind, self.algorithm, self.select = kind, algorithm, tuple(select)
+        self.arena = EventStore(kind.counts)
+        self.keys = Keys()
+        self.engine: Bands | None = None  # its grid needs to have seen events
+        self.members: dict[str, Subscription] = {}
+        self.rows: dict[str, int] = {}
+        self.names: list[str] = []  # by row
+        self.arrived = 0
+        self.first: int | None = None
+        self.population = FIRST_POPULATION
+        self.late = 0
+        self.ample = SPARE  # from so many slots on, those that nobody needs are reclaimed
+        self.text_ids = False
+        self._labels: pa.Array | None = None
+
+    # Subscriptions come and go.
+
+    def add(self, members: Sequence[Subscription]) -> None:
+        """Let subscriptions see the events from now on."""
+        self.members |= {one.name: one for one in members}
+        self._enter(members)
+
+    def _enter(self, members: Sequence[Subscription]) -> None:
+        if self.engine is not None:
+            self._place(members, self.engine.add([self._wish(one) for one in members]))
+
+    def _place(self, members: Sequence[Subscription], rows: Sequence[int]) -> None:
+        self.names += [""] * (max(rows, default=-1) + 1 - len(self.names))
+        for one, row in zip(members, rows, strict=True):
+            self.rows[one.name], self.names[row] = row, one.name
+        self._labels = None
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Forget subscriptions."""
+        for name in names:
+            del self.members[name]
+        if self.engine is not None:
+            self.engine.remove([self.rows.pop(name) for name in names])
+
+    def _wish(self, one: Subscription) -> BandSpec:
+        size = one.extent[0]
+        edges = [one.within.get(name, (-np.inf, np.inf)) for name in self.kind.columns] if one.within else []
+        floor, ceiling = (tuple(float(edge[i]) for edge in edges) for i in (0, 1))
+        wish = BandSpec(
+            one.k, size, size if self.kind.counts else self.population, floor=floor, ceiling=ceiling,
+            sign=-1.0 if one.better == "desc" else 1.0,
+        )  # fmt: skip
+        if isinstance(one.score, str):
+            return replace(wish, family=COLUMN, column=len(self.kind.columns))
+        point, weight = one.score.row(self.kind.columns)
+        return replace(wish, family=_FAMILIES[one.score.family], point=tuple(point), weight=tuple(weight))
+
+    def _start(self, x: FloatArray) -> Bands:
+        """Make the engine, with an index over the range of the first events."""
+        method, d = self.algorithm.method, len(self.kind.columns)
+        if not self.kind.counts:
+            method = replace(method, buffer=max(4**self.kind.length // BUFFERED, 1))
+        grid = QueryGrid.over(x[:, :d], CELLS) if d else None
+        return self.algorithm.engine(method, d, grid, self.kind.changes)
+
+    # Events.
+
+    def bind(self, schema: pa.Schema, id_column: str) -> None:
+        """Look up columns; InputError where one is missing or no number."""
+        kind = self.kind
+        self.where: Bound | None = None if kind.where is None else kind.where.bind(schema, "filter")
+        bare = [Expression(name, Column(name)) for name in kind.columns]
+        given = [*bare, *([kind.score] if kind.score else [])]
+        self.values = [one.bind(schema, "score") for one in given]
+        self.text_ids = is_text(schema.field(id_column).type)
+
+    def push(self, rows: EventBatch, moments: IntArray, offset: int) -> tuple[pa.Table | None, IntArray]:
+        """Take in events; return the notices, and the rows that were rejected.
+
+        Time passes with every row, also with those that do not count here.
+        """
+        counts = self.kind.counts
+        taken, x, rejected = self.columns(rows)
+        if not self.keeps_time and not counts:  # then all are events, of which some are worth nothing to anybody
+            whole = np.full((len(moments), x.shape[1]), np.nan)
+            whole[taken] = x
+            some = np.flatnonzero(moments > NEVER if rows.valid is None else rows.valid)
+            taken, x = some, whole[some]
+        position = np.arange(self.arrived, self.arrived + len(taken)) if counts else rows.time[taken]
+        self.arrived += len(taken)
+        if self.engine is None:
+            if not len(taken):
+                return None, rejected
+            self.engine = self._start(x)
+            self._enter(list(self.members.values()))
+        if not counts:
+            longest = int(self.engine.size[self.engine.used].max(initial=0))
+            self.late += int(np.count_nonzero(position <= moments[taken] - longest))
+        slots = self._store(rows, taken, position)
+        columns = (x, position, slots, self.arena.time, self.arena.key)
+        if isinstance(self.engine, BlockBands) and not counts:
+            found = self.engine.pass_over(*columns, clock=Clock(taken, moments))
+            at = np.minimum(found.at, len(moments) - 1)
+        else:
+            found = self.engine.pass_over(*columns)
+            at = taken[found.at]
+        self._expect(int(moments[-1]) if len(moments) else NEVER)
+        table = self._notices(found, moments[at], at + offset) if len(found.row) else None
+        if self.arena.size > self.ample:
+            self._compact()
+        return table, rejected
+
+    @property
+    def keeps_time(self) -> bool:
+        """Whether the engine can be told of time apart from events."""
+        return issubclass(self.algorithm.engine, BlockBands)
+
+    def pass_time(self, moment: int) -> pa.Table | None:
+        """Let time pass without events."""
+        if self.engine is None or self.kind.counts:
+            return None
+        none = np.empty(0, np.int64)
+        x = np.empty((0, len(self.values)))
+        found = self.engine.pass_over(x, none, none, self.arena.time, self.arena.key, moment)
+        return self._notices(found, np.full(len(found.row), moment), np.zeros(len(found.row), np.int64))
+
+    def columns(self, rows: EventBatch) -> tuple[IntArray, FloatArray, IntArray]:
+        """Return which rows count, their attributes and scores, and which rows lack something."""
+        passed = np.ones(rows.batch.num_rows, bool) if self.where is None else self.where.mask(rows.batch)
+        whole = np.ones(rows.batch.num_rows, bool) if rows.valid is None else rows.valid.copy()
+        columns = []
+        for bound in self.values:
+            values, known = bound.scores(rows.batch)
+            whole &= ~np.isnan(values) if known is None else known & ~np.isnan(values)
+            columns.append(values)
+        taken = np.flatnonzero(passed & whole)
+        return taken, np.stack([column[taken] for column in columns], axis=1), np.flatnonzero(passed & ~whole)
+
+    def _store(self, rows: EventBatch, taken: IntArray, position: IntArray) -> SlotArray:
+        source = pa.array(taken)
+        ids = rows.ids.take(source)
+        if self.text_ids:
+            key, moved = self.keys.encode(ids)
+            move(self.arena.key, moved)
+        else:
+            key = ids.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        payload = pa.Table.from_batches([rows.batch.select(list(self.select)).take(source)]) if self.select else None
+        return self.arena.append(np.zeros(len(taken)), rows.time[taken], key, 0, position, payload)
+
+    def _expect(self, passed: int) -> None:
+        """Follow the rate of the stream: how many candidates a probabilistic band needs depends on it."""
+        if self.kind.counts or self.engine is None or passed == NEVER:
+            return
+        self.first = passed if self.first is None else self.first
+        expected = self.arrived * min(4.0 ** (self.kind.length + 1) / max(passed - self.first, 1), 1.0)
+        while self.population < expected:
+            self.population *= 2
+            for row in self.engine.used.tolist():
+                self.engine.expect(row, self.population)
+
+    def _notices(self, found: Any, at: IntArray, row: IntArray) -> pa.Table:
+        if self._labels is None:
+            self._labels = pa.array(self.names, pa.string())
+        payload = self.arena.payload()
+        columns = {"score": found.score, "time": self.arena.time[found.slot], "at": at, "row": row}
+        if payload is not None:
+            carried = payload.take(pa.array(found.slot))
+            columns |= dict(zip(carried.column_names, carried.columns, strict=True))
+        return notices_table(self._labels, found.row, found.kind, self._ids(found.slot), columns)
+
+    def _ids(self, slots: IntArray) -> pa.Array:
+        keys = self.arena.key[slots]
+        return self.keys.decode(keys) if self.text_ids else pa.array(keys)
+
+    def top(self, name: str, plain: bool) -> list[Row]:
+        """Return the best events of a subscription, best first."""
+        if self.engine is None:
+            return []
+        row = self.rows[name]
+        slots = self.engine.top(row)
+        payload = self.arena.payload()
+        carried = [{}] * len(slots) if payload is None else payload.take(pa.array(slots)).to_pylist()
+        times = self.arena.time[slots].tolist()
+        given = zip(self._ids(slots).to_pylist(), self.engine.scores_of(row).tolist(), times, carried, strict=True)
+        return [
+            Row(rank, key, score, time if plain else moment_of(time), values=values)
+            for rank, (key, score, time, values) in enumerate(given, start=1)
+        ]
+
+    def kept(self) -> int:
+        """Return how many events are kept."""
+        return 0 if self.engine is None else len(self.engine.kept())
+
+    def _compact(self) -> None:
+        """Reclaim the slots of events that nobody needs."""
+        if self.engine is None:
+            return
+        self.engine.compact(self.arena.compact(self.engine.kept()))
+        if self.text_ids:
+            move(self.arena.key, self.keys.retain(self.arena.key))
+        self.ample = 2 * self.arena.size + SPARE
+
+    # State.
+
+    def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+        """Return everything as plain values and tables, detached from the live state."""
+        self._compact()
+        order = sorted(self.members, key=lambda name: self.rows.get(name, 0))
+        meta = {
+            "members": [self.members[name].as_dict() for name in order],
+            "counts": [self.arrived, self.first, self.population, self.late],
+            "started": self.engine is not None,
+        }
+        tables = {f"arena/{name}": table for name, table in self.arena.state().items()}
+        tables["keys"] = pa.table({"": pa.array(self.keys.values.tolist())})
+        if self.engine is not None:
+            tables |= {f"engine/{name}": pa.table({"": pa.array(v)}) for name, v in self.engine.state().items()}
+            grid = self.engine.grid
+            meta["range"] = None if grid is None else [grid.low.tolist(), grid.high.tolist()]
+        return meta, tables
+
+    @classmethod
+    def load(
+        cls, state: tuple[dict[str, Any], dict[str, pa.Table]], algorithm: type[Sliding], select: Sequence[str],
+        text_ids: bool,
+    ) -> SubscriptionGroup:  # fmt: skip
+        """Make a circle again from what `state` returned."""
+        meta, tables = state
+        members = [Subscription.from_dict(given) for given in meta["members"]]
+        circle = cls(GroupKey.of(members[0]), algorithm, select)
+        circle.members = {one.name: one for one in members}
+        circle.arrived, circle.first, circle.population, circle.late = meta["counts"]
+        circle.arena.load({name.removeprefix("arena/"): t for name, t in tables.items() if name.startswith("arena/")})
+        circle.keys, circle.text_ids = Keys.of(tables["keys"][""]), text_ids
+        if meta["started"]:
+            given = np.array(meta["range"]) if meta["range"] else np.zeros((2, len(circle.kind.columns)))
+            circle.engine = circle._start(given)
+            circle._enter(members)
+            arrays = {name.removeprefix("engine/"): t for name, t in tables.items() if name.startswith("engine/")}
+            circle.engine.load({name: table[""].to_numpy().copy() for name, table in arrays.items()})
+        return circle

@@ -1,0 +1,376 @@
+"""Thousands of subscriptions to one stream, each with a score of its own: who hears of which event, and when."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from skyband import algorithms
+from skyband.algorithms.topkw.sliding import Sliding
+from skyband.answers.answer import Row
+from skyband.answers.notices import COLUMNS, Notices
+from skyband.engine import snapshot
+from skyband.engine.monitor import MOST_ROWS, Sink
+from skyband.engine.subscription_group import GroupKey, SubscriptionGroup
+from skyband.errors import InputError, QueryError, SnapshotError
+from skyband.events.batch import EventBatch, StreamColumns, TimeUnit, as_batches, settle_nulls
+from skyband.queries.subscription import Subscription
+from skyband.times import microseconds_of
+from skyband.windows import NEVER
+
+KIND = "subscriptions"  # what a snapshot is of
+
+
+@dataclass(frozen=True)
+class SubscriptionGroupStats:
+    """Subscriptions that share an engine: what they look at, how many, and how many events are kept for them.
+
+    `uses` is what an algorithm that chooses by what it sees uses now, and why.
+    """
+
+    looks_at: str
+    subscriptions: int
+    events: int
+    kept: int
+    late: int
+    uses: str = ""
+
+
+@dataclass(frozen=True)
+class SubscriptionStats:
+    """The life of subscriptions so far.
+
+    `rows` came in; `rejected` of them had no time, no id, or not what a subscription looks at; `late` had left every
+    window when they came. `notices` went out. `waiting` subscriptions are not active yet. `seconds` were spent.
+    """
+
+    batches: int = 0
+    rows: int = 0
+    rejected: int = 0
+    notices: int = 0
+    seconds: float = 0.0
+    waiting: int = 0
+    circles: tuple[SubscriptionGroupStats, ...] = ()
+
+    @property
+    def late(self) -> int:
+        """How many events had left every window of some circle when they came."""
+        return sum(circle.late for circle in self.circles)
+
+    @property
+    def kept(self) -> int:
+        """How many events are kept."""
+        return sum(circle.kept for circle in self.circles)
+
+
+class Subscriptions:
+    """Follows the best events of each subscription, event by event, and tells what changes.
+
+    Parameters
+    ----------
+    subscriptions
+        Those to begin with; more can be added later.
+    algorithm
+        What keeps the best: ``"blocks"``, or one of the published algorithms for windows that slide with every event.
+    time, id
+        The stream's columns of event times and ids.
+    time_unit
+        The unit of times that are whole numbers; microseconds when left out.
+    select
+        Columns of the stream to carry into notices.
+    on_rejected
+        Called with the rows that lack a time, an id, or what a subscription looks at.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> near = sb.Subscription("ann", k=1, score=sb.Distance({"x": 0.0}), last="3 events", emit="changes")
+    >>> subscriptions = sb.Subscriptions([near], time="t", id="name")
+    >>> for notice in subscriptions.push({"t": [1, 2, 3, 4], "name": ["a", "b", "c", "d"], "x": [5.0, 1.0, 3.0, 2.0]}):
+    ...     print(notice.at, notice.change, notice.id, notice.score)
+    1 entered a 5.0
+    2 left a 5.0
+    2 entered b 1.0
+    >>> [row.id for row in subscriptions.top("ann")]
+    ['b']
+    """
+
+    def __init__(
+        self,
+        subscriptions: Sequence[Subscription] = (),
+        *,
+        algorithm: str = "blocks",
+        time: str = "time",
+        id: str = "id",  # noqa: A002 - the word for it
+        time_unit: TimeUnit | None = None,
+        select: Sequence[str] = (),
+        on_rejected: Sink | None = None,
+    ) -> None:
+        self.algorithm = find(algorithm)
+        self.source = StreamColumns(time, id, time_unit)
+        self.select = tuple(select)
+        if taken := [name for name in self.select if name in (*COLUMNS, "row")]:
+            msg = (
+                f"select names {', '.join(map(repr, taken))}, which notices have already; leave them out or rename them"
+            )
+            raise QueryError(msg)
+        self.on_rejected = on_rejected
+        self.circles: dict[GroupKey, SubscriptionGroup] = {}
+        self.waiting: dict[str, Subscription] = {}  # until they become active
+        self.ends: dict[str, int] = {}  # of those that end by themselves
+        self.schema: pa.Schema | None = None
+        self._types: dict[str, pa.DataType] = {}
+        self.newest = NEVER
+        self._stats = SubscriptionStats()
+        self.add(*subscriptions)
+
+    # Subscriptions come and go.
+
+    @property
+    def subscriptions(self) -> dict[str, Subscription]:
+        """All subscriptions by name, those that wait to become active too."""
+        return {name: one for circle in self.circles.values() for name, one in circle.members.items()} | self.waiting
+
+    def add(self, *subscriptions: Subscription) -> None:
+        """Let subscriptions see the events from now on, or from when they say.
+
+        Raises
+        ------
+        QueryError
+            When a name is taken, or what it looks at is not in the stream; then none of them was added.
+        """
+        known = self.subscriptions
+        for one in subscriptions:
+            if one.name in known:
+                msg = f"there is a subscription {one.name!r} already; remove it first, or choose another name"
+                raise QueryError(msg)
+            known[one.name] = one
+        for kind in {GroupKey.of(one) for one in subscriptions}:
+            self._check(kind, subscriptions)
+        later = [one for one in subscriptions if one.starts is not None and one.starts > self.newest]
+        self.waiting |= {one.name: one for one in later}
+        self.ends |= {one.name: one.ends for one in subscriptions if one.ends is not None}
+        self._activate([one for one in subscriptions if one.name not in self.waiting])
+
+    def _check(self, kind: GroupKey, subscriptions: Sequence[Subscription]) -> None:
+        counted = {circle.counts for circle in self.circles} | {one.extent[1] for one in self.waiting.values()}
+        if counted | {kind.counts} == {True, False}:
+            one = next(one for one in subscriptions if GroupKey.of(one) == kind)
+            msg = "some windows count events and some are in time; give each kind Subscriptions of its own"
+            raise QueryError(msg, one.name)
+        if self.schema is not None and kind not in self.circles:
+            try:
+                SubscriptionGroup(kind, self.algorithm, self.select).bind(self.schema, self.source.id)
+            except InputError as error:
+                raise QueryError(str(error), next(o.name for o in subscriptions if GroupKey.of(o) == kind)) from None
+
+    def _activate(self, members: Sequence[Subscription]) -> None:
+        alike: dict[GroupKey, list[Subscription]] = {}
+        for one in members:
+            alike.setdefault(GroupKey.of(one), []).append(one)
+        for kind, some in alike.items():
+            if kind not in self.circles:
+                self.circles[kind] = SubscriptionGroup(kind, self.algorithm, self.select)
+                if self.schema is not None:
+                    self.circles[kind].bind(self.schema, self.source.id)
+            self.circles[kind].add(some)
+
+    def remove(self, *names: str) -> None:
+        """End subscriptions."""
+        known = self.subscriptions if names else {}
+        for name in names:
+            if name not in known:
+                msg = f"there is no subscription {name!r}; there are {len(known):,}"
+                raise QueryError(msg)
+        for name in names:
+            self.waiting.pop(name, None)
+            self.ends.pop(name, None)
+        for kind, circle in list(self.circles.items()):
+            circle.remove([name for name in names if name in circle.members])
+            if not circle.members:
+                del self.circles[kind]
+
+    def _follow(self, moment: int) -> None:
+        """Let subscriptions begin and end whose time has come."""
+        begun = [one for one in self.waiting.values() if one.starts is None or one.starts <= moment]
+        for one in begun:
+            del self.waiting[one.name]
+        self._activate(begun)
+        self.remove(*(name for name, end in self.ends.items() if end <= moment))
+
+    # Events in, notices out.
+
+    def push(self, batch: Any) -> Notices:
+        """Take in events, in order of arrival: an Arrow batch or table, a data frame, or a list of dicts.
+
+        Returns
+        -------
+        What became of the best of each subscription, event by event.
+        """
+        began = clock.perf_counter()
+        tables: list[pa.Table] = []
+        for part in as_batches(batch, MOST_ROWS):
+            settled = settle_nulls(part, self._types, self.source, set(self.select))
+            self._bind(settled.schema)
+            self._types |= {f.name: f.type for f in part.schema if f.type != pa.null()}
+            tables += self._push(EventBatch(settled, self.source))
+        return self._notices(tables, began)
+
+    def _push(self, rows: EventBatch) -> list[pa.Table]:
+        times = rows.time if rows.valid is None else np.where(rows.valid, rows.time, NEVER)
+        moments = np.maximum.accumulate(np.concatenate([[self.newest], times]))[1:]
+        tables, rejected, offset = [], [], self._stats.rows
+        for begin, end in self._pieces(moments):
+            self._follow(int(moments[begin]))
+            piece = EventBatch(rows.batch.slice(begin, end - begin), self.source)
+            for circle in self.circles.values():
+                table, without = circle.push(piece, moments[begin:end], offset + begin)
+                tables += [] if table is None else [table]
+                rejected.append(without + begin)
+        bad = np.unique(np.concatenate([*rejected, np.flatnonzero(times == NEVER)]))
+        if self.on_rejected is not None and len(bad):
+            self.on_rejected(rows.batch.take(pa.array(bad)))
+        self.newest = int(moments[-1]) if len(moments) else self.newest
+        self._stats = replace(
+            self._stats, rows=self._stats.rows + rows.batch.num_rows, rejected=self._stats.rejected + len(bad)
+        )
+        return tables
+
+    def _pieces(self, moments: np.ndarray) -> list[tuple[int, int]]:
+        """Cut a batch where subscriptions begin or end."""
+        turns = {one.starts for one in self.waiting.values() if one.starts is not None} | set(self.ends.values())
+        cuts = np.searchsorted(moments, np.array(sorted(turns), np.int64))
+        edges = np.unique([0, *cuts.tolist(), len(moments)]).tolist()
+        return [(begin, end) for begin, end in pairwise(edges) if begin < end]
+
+    def advance(self, moment: int | datetime) -> Notices:
+        """Let event time pass without events: what leaves the windows leaves the best. It never goes back."""
+        began = clock.perf_counter()
+        self.newest = max(self.newest, microseconds_of(moment))
+        tables = [circle.pass_time(self.newest) for circle in self.circles.values()]
+        self._follow(self.newest)
+        return self._notices([table for table in tables if table is not None and table.num_rows], began)
+
+    def _notices(self, tables: list[pa.Table], began: float) -> Notices:
+        notices = Notices(tables, self._plain)
+        self._stats = replace(
+            self._stats,
+            batches=self._stats.batches + 1,
+            notices=self._stats.notices + len(notices),
+            seconds=self._stats.seconds + clock.perf_counter() - began,
+        )
+        return notices
+
+    @property
+    def _plain(self) -> bool:
+        return self.schema is not None and self.source.is_plain(self.schema)
+
+    def declare(self, schema: pa.Schema) -> None:
+        """Say which columns the stream has before any event shows them; subscriptions to others are refused."""
+        self._bind(schema)
+
+    def _bind(self, schema: pa.Schema) -> None:
+        if self.schema is not None and schema.equals(self.schema):
+            return
+        self.source.check(schema)
+        if missing := [name for name in self.select if name not in schema.names]:
+            msg = f"select names {', '.join(map(repr, missing))}; the stream's columns are {', '.join(schema.names)}"
+            raise InputError(msg)
+        for name in (self.source.id, *self.select):
+            was, now = self._types.get(name), schema.field(name).type
+            if was is not None and was != now:
+                msg = f"column {name!r} was {was} so far and is {now} in this batch; give all batches one schema"
+                raise InputError(msg)
+        for circle in self.circles.values():
+            try:
+                circle.bind(schema, self.source.id)
+            except InputError as error:
+                raise QueryError(str(error), next(iter(circle.members))) from None
+        self.schema = schema
+
+    # Looking inside.
+
+    def top(self, name: str) -> list[Row]:
+        """Return the best events of a subscription as they are now, best first."""
+        for circle in self.circles.values():
+            if name in circle.members:
+                return circle.top(name, self._plain)
+        if name in self.waiting:
+            return []
+        msg = f"there is no subscription {name!r}; there are {len(self.subscriptions):,}"
+        raise QueryError(msg)
+
+    def stats(self) -> SubscriptionStats:
+        """Return the numbers so far."""
+        circles = tuple(
+            SubscriptionGroupStats(
+                str(kind),
+                len(circle.members),
+                circle.arrived,
+                circle.kept(),
+                circle.late,
+                "" if circle.engine is None else circle.engine.uses(),
+            )
+            for kind, circle in self.circles.items()
+        )
+        return replace(self._stats, waiting=len(self.waiting), circles=circles)
+
+    # Snapshots.
+
+    def snapshot(self) -> bytes:
+        """Return everything as bytes, detached from the live state; `restore` continues from them."""
+        meta = {
+            "kind": KIND,
+            "algorithm": self.algorithm.name,
+            "source": asdict(self.source),
+            "select": self.select,
+            "waiting": [one.as_dict() for one in self.waiting.values()],
+            "newest": self.newest,
+            "stats": asdict(replace(self._stats, circles=())),
+            "text_ids": any(circle.text_ids for circle in self.circles.values() if circle.engine is not None),
+        }
+        tables = {} if self.schema is None else {"schema": self.schema.empty_table()}
+        tables["types"] = pa.schema(list(self._types.items())).empty_table()
+        return snapshot.encode(meta, tables, [circle.state() for circle in self.circles.values()])
+
+    @classmethod
+    def restore(cls, blob: bytes, *, on_rejected: Sink | None = None) -> Self:
+        """Go on where `snapshot` was called.
+
+        Raises
+        ------
+        SnapshotError
+            When the bytes are no snapshot of subscriptions, of another version, or damaged.
+        """
+        meta, tables, states = snapshot.decode(blob)
+        if meta.get("kind") != KIND:
+            msg = "this is a snapshot of a Monitor; restore it with Monitor.restore"
+            raise SnapshotError(msg)
+        self = cls(algorithm=meta["algorithm"], select=meta["select"], on_rejected=on_rejected, **meta["source"])
+        circles = [SubscriptionGroup.load(state, self.algorithm, self.select, meta["text_ids"]) for state in states]
+        self.circles = {circle.kind: circle for circle in circles}
+        self.waiting = {given["name"]: Subscription.from_dict(given) for given in meta["waiting"]}
+        self.newest = meta["newest"]
+        self.ends = {name: one.ends for name, one in self.subscriptions.items() if one.ends is not None}
+        self._stats = SubscriptionStats(**{**meta["stats"], "circles": ()})
+        if "schema" in tables:
+            self._bind(tables["schema"].schema)
+        self._types = {field.name: field.type for field in tables["types"].schema}
+        return self
+
+
+def find(name: str) -> type[Sliding]:
+    """Return an algorithm that can follow subscriptions, by its name."""
+    algorithm = algorithms.find(name)
+    if not issubclass(algorithm, Sliding):
+        able = [one.name for one in algorithms.ALGORITHMS.values() if issubclass(one, Sliding)]
+        msg = f"{name!r} cannot follow windows that slide with every event; choose one of {', '.join(sorted(able))}"
+        raise QueryError(msg)
+    return algorithm

@@ -1,0 +1,252 @@
+"""Arriving rows, whatever they come as, turned into columns: event times in microseconds, ids, validity."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skyband.errors import InputError
+from skyband.events.keys import is_key, is_text
+from skyband.order import NEVER, BoolArray, IntArray
+
+TimeUnit = Literal["s", "ms", "us", "ns"]
+_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+@dataclass(frozen=True)
+class StreamColumns:
+    """Which columns of a stream hold the event time and the id.
+
+    Parameters
+    ----------
+    time
+        Column of event times: timestamps, dates, ISO 8601 text, or whole numbers since the epoch.
+    id
+        Column of ids: whole numbers or text.
+    time_unit
+        The unit of whole numbers in the time column; microseconds when left out.
+    """
+
+    time: str
+    id: str
+    time_unit: TimeUnit | None = None
+
+    def __post_init__(self) -> None:
+        if self.time_unit is not None and self.time_unit not in get_args(TimeUnit):
+            msg = f"time_unit is {self.time_unit!r}; use 's', 'ms', 'us' or 'ns'"
+            raise InputError(msg)
+
+    def check(self, schema: pa.Schema) -> None:
+        """Refuse a stream whose columns cannot serve."""
+        for what, name in (("time", self.time), ("id", self.id)):
+            if name not in schema.names:
+                near = difflib.get_close_matches(name, schema.names, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                msg = f"the stream has no column {name!r} for the {what}; it has {', '.join(schema.names)}{hint}"
+                raise InputError(msg)
+        kind = schema.field(self.time).type
+        if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_integer(kind) or is_text(kind)):
+            msg = (
+                f"the time column {self.time!r} is {kind}; it must hold timestamps, dates, ISO 8601 text or whole "
+                "numbers since the epoch"
+            )
+            raise InputError(msg)
+        if self.time_unit is not None and not pa.types.is_integer(kind):
+            msg = f"time_unit is given but the time column {self.time!r} is {kind}; leave time_unit out"
+            raise InputError(msg)
+        kind = schema.field(self.id).type
+        if not is_key(kind):
+            msg = f"the id column {self.id!r} is {kind}; ids are text or whole numbers that fit int64: cast it first"
+            raise InputError(msg)
+
+    def is_plain(self, schema: pa.Schema) -> bool:
+        """Tell whether times are bare whole numbers, which answers then show as such."""
+        return self.time_unit is None and bool(pa.types.is_integer(schema.field(self.time).type))
+
+
+class EventBatch:
+    """One batch of a stream, seen through its time and id columns."""
+
+    def __init__(self, batch: pa.RecordBatch, source: StreamColumns) -> None:
+        self.batch = batch
+        self.source = source
+        self.ids = batch.column(source.id)
+
+    @cached_property
+    def _times(self) -> pa.Array:
+        return event_times(self.batch.column(self.source.time), self.source)
+
+    @cached_property
+    def time(self) -> IntArray:
+        """Event times in microseconds; any number where there is none."""
+        column = self._times
+        return (column.fill_null(0) if column.null_count else column).to_numpy()  # type: ignore[no-any-return]
+
+    @cached_property
+    def valid(self) -> BoolArray | None:
+        """Which rows have a time and an id; None: all."""
+        masks = [
+            column.is_valid().to_numpy(zero_copy_only=False) for column in (self._times, self.ids) if column.null_count
+        ]
+        return np.logical_and.reduce(masks) if masks else None
+
+    def by(self, column: str | None) -> EventBatch:
+        """Return the same rows with ids from another column; None: these."""
+        if column is None:
+            return self
+        other = EventBatch(self.batch, replace(self.source, id=column))
+        other._times = self._times
+        return other
+
+    @cached_property
+    def newest(self) -> int:
+        """The latest event time of the batch; NEVER when there is none."""
+        newest = pc.max(self._times).as_py()
+        return NEVER if newest is None else int(newest)
+
+
+def event_times(column: pa.Array, source: StreamColumns) -> pa.Array:
+    """Return a time column as int64 microseconds since the epoch, UTC."""
+    kind = column.type
+    if pa.types.is_integer(kind):
+        return _from_numbers(column, source)
+    if is_text(kind):
+        column = _from_text(column.cast(pa.string()), source)
+    elif pa.types.is_date(kind):
+        column = column.cast(pa.timestamp("ms"))
+    if column.type.unit == "ns":
+        return _floor(column, 1_000)
+    numbers = column.cast(pa.int64())
+    return numbers if column.type.unit == "us" else pc.multiply_checked(numbers, _PER_UNIT[column.type.unit])
+
+
+def _floor(column: pa.Array, unit: int) -> pa.Array:
+    values = np.floor_divide(column.cast(pa.int64()).fill_null(0).to_numpy(), unit)
+    mask = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+    return pa.array(values, mask=mask)
+
+
+def _from_numbers(column: pa.Array, source: StreamColumns) -> pa.Array:
+    try:
+        numbers = column.cast(pa.int64())
+        if source.time_unit == "ns":
+            return _floor(numbers, 1_000)
+        if source.time_unit in (None, "us"):
+            return numbers
+        return pc.multiply_checked(numbers, _PER_UNIT[source.time_unit])
+    except pa.ArrowInvalid as error:
+        msg = f"the time column {source.time!r} holds numbers that int64 microseconds cannot count: {error}"
+        raise InputError(msg) from None
+
+
+def _from_text(column: pa.Array, source: StreamColumns) -> pa.Array:
+    for kind in (pa.timestamp("us", "UTC"), pa.timestamp("us")):
+        try:
+            return column.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    zoned = pc.match_substring_regex(column, r"(Z|[+-]\d\d:?\d\d)$")
+    if pc.any(zoned).as_py() and not pc.all(zoned).as_py():
+        msg = (
+            f"the time column {source.time!r} mixes times with and without a time zone; write all with one "
+            "(such as ...Z or ...+02:00) or all without (taken as UTC)"
+        )
+    else:
+        sample = column.drop_null()[0].as_py()
+        msg = f"the time column {source.time!r} holds text that is no ISO 8601 time, such as {sample!r}"
+    raise InputError(msg)
+
+
+def settle_nulls(
+    batch: pa.RecordBatch,
+    known: Mapping[str, pa.DataType],
+    source: StreamColumns,
+    carried: AbstractSet[str],
+    ids: AbstractSet[str] = frozenset(),
+) -> pa.RecordBatch:
+    """Give columns that hold nothing but NULL, and so have no type, the type they are known by or a likely one.
+
+    Without this, a batch of incomplete rows would stop the stream instead of being counted. Columns that are
+    only carried along can stay without a type; `ids` are more columns that queries take ids from.
+    """
+    if pa.null() not in batch.schema.types:
+        return batch
+    likely = dict.fromkeys((source.time, source.id, *ids), pa.int64())
+    kinds = dict(zip(batch.schema.names, batch.schema.types, strict=True))
+    for name in [name for name, kind in kinds.items() if kind == pa.null()]:
+        kinds[name] = known.get(name, likely.get(name, pa.null() if name in carried else pa.float64()))
+    return batch.cast(pa.schema(list(kinds.items())))
+
+
+def as_batches(data: Any, rows: int) -> Iterable[pa.RecordBatch]:
+    """Yield record batches of at most `rows` rows from anything that holds columns or rows."""
+    if isinstance(data, pa.RecordBatch):
+        yield from (data.slice(at, rows) for at in range(0, data.num_rows, rows))
+        return
+    if isinstance(data, pa.Table):
+        yield from data.to_batches(max_chunksize=rows)
+        return
+    if hasattr(data, "__arrow_c_stream__") or isinstance(data, pa.RecordBatchReader):
+        reader = data if isinstance(data, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(data)
+        for batch in reader:
+            yield from as_batches(_without_views(batch), rows)
+        return
+    if hasattr(data, "to_arrow"):
+        yield from as_batches(data.to_arrow(), rows)
+        return
+    if isinstance(data, Mapping):
+        yield from as_batches(pa.table(dict(data)), rows)
+        return
+    if isinstance(data, (str, bytes)) or not isinstance(data, Iterable):
+        msg = (
+            f"cannot read events from a {type(data).__name__}; give an Arrow table or reader, a pandas or Polars "
+            "frame, or an iterable of batches or of dicts"
+        )
+        raise InputError(msg)
+    yield from _from_items(data, rows)
+
+
+def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Turn text views, which Polars makes and Arrow computes little with, into plain text."""
+    kinds = [pa.large_string() if kind == pa.string_view() else kind for kind in batch.schema.types]
+    if kinds == batch.schema.types:
+        return batch
+    return batch.cast(pa.schema(list(zip(batch.schema.names, kinds, strict=True))))
+
+
+def _from_items(items: Iterable[Any], rows: int) -> Iterable[pa.RecordBatch]:
+    pending: list[Mapping[str, Any]] = []
+    schema: pa.Schema | None = None
+    for item in items:
+        if not isinstance(item, Mapping) or any(
+            hasattr(v, "__len__") and not isinstance(v, str) for v in item.values()
+        ):
+            yield from as_batches(item, rows)
+            continue
+        pending.append(item)
+        if len(pending) >= min(rows, 65_536):
+            schema, table = _table(pending, schema)
+            yield from as_batches(table, rows)
+            pending = []
+    if pending:
+        schema, table = _table(pending, schema)
+        yield from as_batches(table, rows)
+
+
+def _table(dicts: list[Mapping[str, Any]], schema: pa.Schema | None) -> tuple[pa.Schema, pa.Table]:
+    try:
+        table = pa.Table.from_pylist([dict(d) for d in dicts], schema=schema)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        if schema is not None:
+            return _table(dicts, None)
+        msg = f"the events do not have one type per column: {error}"
+        raise InputError(msg) from None
+    return table.schema, table

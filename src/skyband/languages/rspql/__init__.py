@@ -1,0 +1,1 @@
+"""RSP-QL: SPARQL with windows, read with rdflib's parser and written back."""

@@ -1,0 +1,164 @@
+"""Queries as RSP-QL, which `skyband.parse` reads back as the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from urllib.parse import quote
+
+from skyband.errors import QueryError
+from skyband.expressions.parse import AGGREGATES
+from skyband.expressions.tree import Call, Column, Literal, Node, Type, columns
+from skyband.languages.mapping import DEFAULT_NAMESPACE
+from skyband.languages.rspql.extents import write_window
+from skyband.languages.rspql.matches import needed
+from skyband.queries.query import Query
+
+_KINDS = {"final": "STREAM", "entered": "ISTREAM", "left": "DSTREAM", "changes": "IDSTREAM"}
+_INFIX = {"=": "=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "and": "&&", "or": "||", "+": "+", "-": "-",
+          "*": "*", "/": "/"}  # fmt: skip
+_FUNCTIONS = {
+    "abs": "ABS", "ceil": "CEIL", "floor": "FLOOR", "round": "ROUND", "length": "STRLEN", "upper": "UCASE",
+    "lower": "LCASE", "concat": "CONCAT", "coalesce": "COALESCE", "%": "mod", "is null": "isnull", "<=>": "same",
+    "cast double": "xsd:double", "cast bigint": "xsd:integer", "cast int": "xsd:int", "cast string": "xsd:string",
+}  # fmt: skip
+_XSD = "PREFIX xsd: <http://www.w3.org/2001/XMLSchema#>\n"
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
+
+
+def write(query: Query, id: str, stream: str) -> str:  # noqa: A002 - as everywhere
+    """Write a query in RSP-QL; see `skyband.to_rspql`."""
+    if query.emit not in _KINDS:
+        msg = f"RSP-QL has no words for emit={query.emit!r}; use {', '.join(map(repr, _KINDS))}"
+        raise QueryError(msg, query.name)
+    if not _PLAIN.fullmatch(id):
+        msg = f"the id is called {id!r}, which is no name of a variable; use letters, digits and _"
+        raise QueryError(msg, query.name)
+    if isinstance(query.where_expression and query.where_expression.tree, Literal):
+        msg = f"the condition {query.where!r} is a constant, which RSP-QL does not filter by; leave it out"
+        raise QueryError(msg, query.name)
+    return _Writing(query, id).text(stream)
+
+
+class _Writing:
+    """Writes one query."""
+
+    def __init__(self, query: Query, id_: str) -> None:
+        self.query, self.id = query, id_
+        trees = [query.score_expression, query.where_expression, query.partition_expression]
+        self.score, self.where, self.partition = (None if one is None else one.tree for one in trees)
+        used = [name for one in (self.score, self.where, self.partition) if one is not None for name in columns(one)]
+        remote = None if query.join is None else query.join.service
+        on = [] if query.join is None or query.join.on is None else [query.join.on]
+        self.remote = remote
+        self.key = query.group_by or id_
+        names = dict.fromkeys([*sorted(set(used)), *query.select, *on, self.key])
+        self.columns = [name for name in names if name not in (id_, remote)]
+        self.variables = {id_: id_}
+        for name in [*self.columns, *([] if remote is None else [remote])]:
+            self.variables[name] = self._fresh(name)
+
+    def _fresh(self, name: str) -> str:
+        taken = {*self.variables.values(), "score", "partition"}
+        if _PLAIN.fullmatch(name) and name not in taken:
+            return name
+        return next(name for number in range(1, len(taken) + 2) if (name := f"v{number}") not in taken)
+
+    def text(self, stream: str) -> str:
+        query = self.query
+        assert self.score is not None
+        distinct = "" if query.distinct is None else f"DISTINCT {query.distinct.upper()} "
+        key = self.variables[self.key]
+        selected = "".join(f"?{self.variables[name]} " for name in query.select if name != self.key)
+        lines = [
+            f"REGISTER {_KINDS[query.emit]} {_name(query.name)} AS",
+            f"SELECT {distinct}?{key} {selected}({self._write(self.score)} AS ?score)",
+            f"FROM NAMED WINDOW :W ON {_name(stream)} {write_window(query.window)}",
+            "WHERE {",
+            *(f"  {line}" for line in self._pattern()),
+            "}",
+        ]
+        if any(isinstance(node, Call) and node.name in AGGREGATES for node in _nodes(self.score)):
+            lines.append(f"GROUP BY ?{key}")
+        if self.partition is not None:
+            lines.append(f"PARTITION BY ?{self._partition_variable()}")
+        lines += [f"ORDER BY {'DESC' if query.order == 'desc' else 'ASC'}(?score)", f"LIMIT {query.k}"]
+        text = "\n".join(lines)
+        return (_XSD if "xsd:" in text else "") + text
+
+    def _partition_variable(self) -> str:
+        return self.variables[self.partition.name] if isinstance(self.partition, Column) else "partition"
+
+    def _pattern(self) -> Iterator[str]:
+        needs = {column.name for column in needed(self.score) | needed(self.where) if isinstance(column, Column)}
+        triples = {name: f"?{self.id} {_name(name)} ?{self.variables[name]}" for name in self.columns}
+        yield "WINDOW :W {"
+        yield from (f"  {triple} ." for name, triple in triples.items() if name in needs)
+        yield from (f"  OPTIONAL {{ {triple} }}" for name, triple in triples.items() if name not in needs)
+        if not triples:
+            yield f"  OPTIONAL {{ ?{self.id} :any ?any }}"
+        yield "}"
+        if self.query.join is not None and self.remote is not None:
+            on = self.variables[self.query.join.on or self.id]
+            yield f"SERVICE {_name(self.remote)} {{ ?{on} :value ?{self.variables[self.remote]} }}"
+        if self.where is not None:
+            yield f"FILTER ({self._write(self.where)})"
+        if self.partition is not None and not isinstance(self.partition, Column):
+            yield f"BIND ({self._write(self.partition)} AS ?partition)"
+
+    # Expressions.
+
+    def _write(self, node: Node) -> str:
+        if isinstance(node, Column):
+            return f"?{self.variables[node.name]}"
+        if isinstance(node, Literal):
+            return _constant(node)
+        args = [self._write(arg) for arg in node.args]
+        if node.name in AGGREGATES:
+            return f"{node.name.upper()}({args[0] if args else '*'})"
+        if node.name == "case" and len(args) == 3:
+            return f"IF({', '.join(args)})"
+        nested = [self._nested(arg, text) for arg, text in zip(node.args, args, strict=True)]
+        if node.name in _INFIX:
+            return f" {_INFIX[node.name]} ".join(nested)
+        special: dict[str, Callable[[], str]] = {
+            "not": lambda: self._negated(node.args[0], nested[0]),
+            "neg": lambda: f"-{nested[0]}",
+            "in": lambda: f"{nested[0]} IN ({', '.join(args[1:])})",
+            "is null": lambda: f"!BOUND({args[0]})" if isinstance(node.args[0], Column) else f"isnull({args[0]})",
+        }
+        if node.name in special:
+            return special[node.name]()
+        return f"{_FUNCTIONS.get(node.name, node.name)}({', '.join(args)})"
+
+    def _negated(self, node: Node, nested: str) -> str:
+        if isinstance(node, Call) and node.name == "is null" and isinstance(node.args[0], Column):
+            return f"BOUND(?{self.variables[node.args[0].name]})"
+        return f"!{nested}"
+
+    def _nested(self, node: Node, text: str) -> str:
+        """Put an operand in brackets unless it cannot be misread."""
+        if isinstance(node, Call):
+            return f"({text})" if node.name in (*_INFIX, "in") or text[0] in "!-" else text
+        return f"({text})" if text[0] == "-" else text
+
+
+def _nodes(node: Node) -> Iterator[Node]:
+    yield node
+    if isinstance(node, Call):
+        for arg in node.args:
+            yield from _nodes(arg)
+
+
+def _constant(node: Literal) -> str:
+    if node.type is Type.TEXT:
+        return '"' + "".join(_ESCAPES.get(character, character) for character in node.text) + '"'
+    return {"TRUE": "true", "FALSE": "false", "NULL": "null()"}.get(node.text, node.text)
+
+
+def _name(name: str) -> str:
+    """Write a name so that the last part of its IRI is the name."""
+    if _PLAIN.fullmatch(name):
+        return f":{name}"
+    return f"<{DEFAULT_NAMESPACE}{quote(name, safe='')}>"

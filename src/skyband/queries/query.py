@@ -1,0 +1,328 @@
+"""The question: what to rank, over which windows, how many; checked when it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any, Literal, get_args
+
+from skyband.errors import QueryError
+from skyband.expressions import Expression
+from skyband.expressions import parse as parse_anew
+from skyband.queries.decomposition import Decomposition, holds_aggregates
+from skyband.queries.join import Join
+from skyband.windows import Window
+
+Order = Literal["desc", "asc"]
+Distinct = Literal["best", "latest"]
+Emit = Literal["final", "changes", "entered", "left", "early"]
+
+
+LARGEST_K = 1_000_000
+parse = lru_cache(4096)(parse_anew)  # a thousand queries mostly share a few scores
+
+ANSWER_COLUMNS = (
+    "query", "window_start", "window_end", "rank", "id", "score", "time",
+    "partition", "change", "previous_rank", "provisional", "exact", "why",
+)  # fmt: skip
+JOINED_COLUMNS = ("age", "refreshes", "failures", "stale")
+"""Columns that only the answers of joined queries have, behind the remote value."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """One continuous question: the `k` best events of each window.
+
+    Parameters
+    ----------
+    name
+        What answers are labelled with; unique among the queries that run together.
+    k
+        How many events to rank, at least 1.
+    score
+        SQL expression over the stream's columns that ranks events, such as ``"price * volume"``; or, with aggregates,
+        that ranks ids by all their events of the window: ``count(*)``, ``count(x)``, ``sum(x)``, ``max(x)``,
+        ``min(x)``, ``avg(x)``, as in ``"sum(price * volume) / sum(volume)"``.
+    window
+        How far each window reaches and how often it is answered.
+    where
+        SQL condition; only events for which it is true take part.
+    partition_by
+        SQL expression; the best `k` of each of its values are ranked apart.
+    distinct
+        None ranks events; ``"best"`` counts an id once, with its best event of the window; ``"latest"`` once, with
+        its latest.
+    order
+        ``"desc"``: larger scores are better; ``"asc"``: smaller ones.
+    emit
+        ``"final"``: each answer when its window closes; ``"changes"``: what entered, left or moved since the answer
+        before; ``"entered"`` and ``"left"``: only that part of the changes, as RSP-QL's IStream and DStream;
+        ``"early"``: also provisional answers of windows that are still open.
+    select
+        Columns of the stream to carry into the answer.
+    join
+        Remote data to join with; its service's name is then a column of `score` and `where`. Each id counts once, with
+        its latest event of the window, or with the aggregates of the score.
+    group_by
+        With aggregates in the score: the column whose values are ranked, as the ids of the answer; the stream's ids
+        where it is left out.
+
+    Examples
+    --------
+    >>> q = Query("volatile", k=10, score="price * volume", window=Window("1 hour", slide="10 minutes"))
+    >>> q.k, q.window.slide
+    (10, 600000000)
+    >>> Query("bad", k=0, score="price *", window=Window("1 hour"))
+    Traceback (most recent call last):
+    skyband.errors.QueryError: query 'bad': 2 problems:
+    ...
+    """
+
+    name: str
+    k: int = field(kw_only=True)
+    score: str = field(kw_only=True)
+    window: Window = field(kw_only=True)
+    where: str | None = field(kw_only=True, default=None)
+    partition_by: str | None = field(kw_only=True, default=None)
+    distinct: Distinct | None = field(kw_only=True, default=None)
+    order: Order = field(kw_only=True, default="desc")
+    emit: Emit = field(kw_only=True, default="final")
+    select: tuple[str, ...] = field(kw_only=True, default=())
+    join: Join | None = field(kw_only=True, default=None)
+    group_by: str | None = field(kw_only=True, default=None)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.select, list):
+            object.__setattr__(self, "select", tuple(self.select))
+        problems = [*_value_problems(self), *_choice_problems(self), *_select_problems(self.select)]
+        for what in ("score", "where", "partition_by"):
+            text = getattr(self, what)
+            if text is not None or what == "score":
+                problems += _expression_problems(what, text, aggregates=what == "score")
+        sound = not problems
+        if self.join is not None:
+            problems += _join_problems(self, sound)
+        if sound:
+            problems += _group_problems(self)
+        if problems:
+            raise QueryError(problems, self.name if isinstance(self.name, str) else None)
+
+    @cached_property
+    def score_expression(self) -> Expression:
+        """The parsed score."""
+        return parse(self.score, aggregates=True)
+
+    @cached_property
+    def where_expression(self) -> Expression | None:
+        """The parsed condition, if there is one."""
+        return None if self.where is None else parse(self.where)
+
+    @cached_property
+    def partition_expression(self) -> Expression | None:
+        """The parsed partition, if there is one."""
+        return None if self.partition_by is None else parse(self.partition_by)
+
+    @property
+    def emits_changes(self) -> bool:
+        """Whether answers say what changed, or a part of it."""
+        return self.emit in ("changes", "entered", "left")
+
+    @property
+    def ranks_ids(self) -> bool:
+        """Whether ids are ranked, each once, and not events."""
+        return self.distinct is not None or self.sides is not None
+
+    @cached_property
+    def sides(self) -> Decomposition | None:
+        """The stream's side and the remote one, of a query that joins or aggregates; None where events are ranked."""
+        if self.join is None and not holds_aggregates(self.score_expression.tree):
+            return None
+        service = None if self.join is None else self.join.service
+        return Decomposition.of(service, self.score_expression, self.where_expression)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the query as plain values, as a query file holds it; `from_dict` makes it again.
+
+        Examples
+        --------
+        >>> q = Query("top", k=3, score="x", window=Window("1 minute"))
+        >>> Query.from_dict(q.as_dict()) == q
+        True
+        """
+        given = {
+            "name": self.name,
+            "k": self.k,
+            **self.window.as_dict(),
+            "score": self.score,
+            "where": self.where,
+            "partition_by": self.partition_by,
+            "distinct": self.distinct,
+            "order": self.order,
+            "emit": self.emit,
+            "select": list(self.select),
+            "join": None if self.join is None else self.join.as_dict(),
+            "group_by": self.group_by,
+        }
+        return {key: value for key, value in given.items() if value not in (None, 0, [])}
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Query:
+        """Make a query from plain values: `name`, `k`, `size`, `slide`, `score` and the optional ones.
+
+        Examples
+        --------
+        >>> Query.from_dict({"name": "top", "k": 3, "size": "1 hour", "score": "price"}).window
+        Window('1 hour', slide='1 hour')
+        """
+        name = given.get("name") if isinstance(given.get("name"), str) else None
+        problems = []
+        if unknown := sorted(set(given) - set(_KEYS)):
+            problems.append(f"unknown key {', '.join(map(repr, unknown))}; allowed are {', '.join(_KEYS)}")
+        if missing := [key for key in ("name", "k", "size", "score") if key not in given]:
+            problems.append(f"missing key {', '.join(map(repr, missing))}")
+        window = None
+        if "size" in given:
+            try:
+                window = Window(**{key: given[key] for key in _WINDOW_KEYS if key in given})
+            except QueryError as error:
+                problems += error.problems
+        rest = {key: given[key] for key in _KEYS if key in given and key not in _WINDOW_KEYS}
+        if not isinstance(rest.get("join"), Join | None):
+            try:
+                rest["join"] = Join.from_dict(rest["join"])
+            except QueryError as error:
+                raise QueryError([*problems, *error.problems], name) from None
+        try:
+            query = cls(**{"name": "?", "k": 1, "score": "1", **rest}, window=window or Window(1))
+        except QueryError as error:
+            problems += error.problems
+        if problems:
+            raise QueryError(problems, name)
+        return query
+
+
+_WINDOW_KEYS = ("size", "slide", "offset", "closed")
+_KEYS = (
+    "name", "k", "size", "slide", "offset", "closed", "score", "where", "partition_by",
+    "distinct", "order", "emit", "select", "join", "group_by",
+)  # fmt: skip
+
+
+def _value_problems(query: Query) -> list[str]:
+    problems = []
+    if not isinstance(query.name, str) or not query.name.strip():
+        problems.append(f"name is {query.name!r}; give the query a name, a text that is not empty")
+    if not isinstance(query.k, int) or isinstance(query.k, bool):
+        problems.append(f"k is {query.k!r}; give a whole number from 1 to {LARGEST_K:,}")
+    elif not 1 <= query.k <= LARGEST_K:
+        problems.append(f"k is {query.k}; it must be from 1 to {LARGEST_K:,}")
+    if not isinstance(query.window, Window):
+        problems.append(f"window is {query.window!r}; give a Window, such as Window('1 hour', slide='10 minutes')")
+    return problems
+
+
+def _choice_problems(query: Query) -> list[str]:
+    choices = (
+        ("distinct", query.distinct, (None, *get_args(Distinct))),
+        ("order", query.order, get_args(Order)),
+        ("emit", query.emit, get_args(Emit)),
+    )
+    return [
+        f"{what} is {value!r}; use {', '.join(map(repr, allowed[:-1]))} or {allowed[-1]!r}"
+        for what, value, allowed in choices
+        if value not in allowed
+    ]
+
+
+def _select_problems(select: Sequence[str]) -> list[str]:
+    if not isinstance(select, tuple) or not all(isinstance(column, str) and column for column in select):
+        return [f"select is {select!r}; give the names of columns, such as ('price', 'venue')"]
+    problems = []
+    if twice := sorted({column for column in select if select.count(column) > 1}):
+        problems.append(f"select names {', '.join(map(repr, twice))} twice; name each column once")
+    if taken := [column for column in select if column in ANSWER_COLUMNS]:
+        problems.append(
+            f"select names {', '.join(map(repr, taken))}, which every answer has a column of its own for; "
+            "leave it out, or rename the stream's column"
+        )
+    return problems
+
+
+def _join_problems(query: Query, sound: bool) -> list[str]:
+    """List what a joined query cannot have; `sound`: its expressions can be read."""
+    join = query.join
+    if not isinstance(join, Join):
+        return [f"join is {join!r}; give a Join, such as Join('followers', budget=10)"]
+    problems = []
+    if isinstance(query.window, Window) and query.window.counts:
+        problems.append("a joined query is answered in time, and its window counts events; give a window of time")
+    if query.distinct == "best":
+        problems.append("a joined query ranks ids, each with its latest event; leave distinct='best' out")
+    if query.partition_by is not None:
+        problems.append("a joined query has one ranking; leave partition_by out, or make a query for each part")
+    if query.emit == "early":
+        problems.append("each answer of a joined query costs refreshes; use emit='final' or 'changes'")
+    taken = (*ANSWER_COLUMNS, *JOINED_COLUMNS, *query.select)
+    if join.service in taken:
+        problems.append(f"the service is called {join.service!r}, which is a column of the answer; call it otherwise")
+    if clash := [column for column in query.select if column in JOINED_COLUMNS]:
+        problems.append(
+            f"select names {', '.join(map(repr, clash))}, which joined answers have a column of their own for"
+        )
+    if not sound or problems:
+        return problems
+    try:
+        sides = query.sides
+    except QueryError as error:
+        return list(error.problems)
+    assert sides is not None
+    policy, filtered = join.policy_for(sides.condition is not None), sides.condition is not None
+    if filtered and not policy.whole_window:
+        problems.append(f"the policy {policy.name!r} is for rankings, and the condition compares {join.service!r}; "
+                        "choose 'Filter Update', or one that begins with WSJ")  # fmt: skip
+    if filtered and join.carry:
+        problems.append("the join's carry is for rankings; leave it out where the condition compares the remote value")
+    if policy.needs_filter and not filtered:
+        problems.append(f"the policy {policy.name!r} is for conditions such as {join.service} > 500; choose another "
+                        "one, such as 'AT-BSM', or add the condition")  # fmt: skip
+    return problems
+
+
+def _group_problems(query: Query) -> list[str]:
+    """List what a query with aggregates cannot have, and who else cannot group."""
+    key = query.group_by
+    if key is not None and (not isinstance(key, str) or not key):
+        return [f"group_by is {key!r}; give the name of a column, or leave it out for the stream's ids"]
+    if not holds_aggregates(query.score_expression.tree):
+        return [] if key is None else [
+            f"group_by is {key!r}, and the score {query.score!r} has no aggregate; write count(*), sum(…), max(…), "
+            "min(…) or avg(…), or leave group_by out"
+        ]  # fmt: skip
+    if query.join is not None:
+        return []
+    problems = []
+    if query.window.counts:
+        problems.append("aggregates are of windows of time, and the window counts events; give a window of time")
+    if query.distinct is not None:
+        problems.append(f"aggregates rank ids, each once; leave distinct={query.distinct!r} out")
+    if query.partition_by is not None:
+        problems.append("aggregates have one ranking; leave partition_by out, or make a query for each part")
+    if query.emit == "early":
+        problems.append("aggregates are shown when their window closes; use emit='final' or 'changes'")
+    try:
+        assert query.sides
+    except QueryError as error:
+        problems += error.problems
+    return problems
+
+
+def _expression_problems(what: str, text: Any, aggregates: bool = False) -> list[str]:
+    if not isinstance(text, str):
+        example = {"score": "price * volume", "where": "price > 10", "partition_by": "venue"}[what]
+        return [f"{what} is {text!r}; give an SQL expression as text, such as {example!r}"]
+    try:
+        parse(text, aggregates=aggregates)
+    except QueryError as error:
+        return [f"{what}: {problem}" for problem in error.problems]
+    return []

@@ -1,0 +1,123 @@
+"""AcquaTop: the best k of a stream joined with remote data that changes, with so many refreshes per answer.
+
+Choose it where the remote side must be asked and may not be asked for everything; where it tells about its changes, use
+`push`, or `skyband.remote.topkn` alone.
+
+Guarantees: no evaluation refreshes more ids than the budget (and `carry`). No service delays an answer beyond the
+gateway's deadline, or stops it. With AT policies the state is the Super-MTK+N list: about 2 (k + n) objects; the WSJ
+policies, WST and AT-GAIN keep the whole window, as ACQUA does. Answers are exact as far as the replica is; each row
+says how old its remote value is.
+
+Examples
+--------
+>>> followers = {"ann": 10.0, "bob": 50.0, "eve": 30.0}
+>>> from skyband.remote.replica import Replica
+>>> from skyband.remote.services import Gateway
+>>> replica = Replica()
+>>> _ = replica.put(["ann", "bob", "eve"], [10.0, 50.0, 30.0], at=0)
+>>> influencers = AcquaTop(
+...     k=1, n=1, size=60, slide=30, score=lambda mentions, followers: mentions + followers, budget=1, policy="AT-BSM",
+...     gateway=Gateway(lambda ids: {name: followers[name] for name in ids}), replica=replica,
+... )
+>>> influencers.arrive(["ann", "bob", "eve"], [3, 1, 2], [5, 20, 25])
+>>> followers["eve"] = 70.0                                      # the remote side changes, and tells nobody
+>>> answer = influencers.evaluate(30)
+>>> [(row.id, row.score, row.age) for row in answer.rows], answer.refreshes
+([('eve', 72.0, 0)], 1)
+
+Notes
+-----
+Zahmatkesh and Della Valle, AcquaTop, section 5, Figure 8 and algorithm 5. Open there, and decided here: ids of which
+the replica knows nothing get a share of the budget, `discover`, the best on the stream's side first, and are left out
+of answers until their value is known (or take part with a `default`).
+"""
+
+from __future__ import annotations
+
+import math
+
+from skyband.errors import InputError, QueryError
+from skyband.remote.full_window import FullWindow
+from skyband.remote.join import RemoteJoin
+from skyband.remote.maintainer import Evaluation, Maintainer
+from skyband.remote.objects import JoinedObject, ObjectStore, Score
+from skyband.remote.policies import Policy
+from skyband.remote.replica import Replica
+from skyband.remote.services import Gateway
+from skyband.remote.topkn import Outside, TopkN
+
+
+class AcquaTop(RemoteJoin):
+    """The best k of each window, joined with a service.
+
+    Parameters
+    ----------
+    k
+        How many rows an answer has.
+    n
+        How many more objects per window are kept, for changes.
+    size, slide, offset
+        Of the windows, in microseconds.
+    score
+        The joined score of the stream's score and the remote value, as columns; monotone in both.
+    gateway
+        Asks the service.
+    replica
+        What is known of the remote side.
+    policy
+        Which ids to refresh: a name of `skyband.remote.policies.POLICIES`.
+    budget
+        How many ids may be refreshed per evaluation; None for no bound.
+    order
+        ``"desc"``: larger scores are better; ``"asc"``: smaller ones.
+    outside
+        What to do with pushed changes of objects that are not in the list; see `skyband.remote.topkn`.
+    default
+        The remote value of ids of which nothing is known; None leaves them out until it is.
+    discover
+        The share of the budget for such ids, with AT policies.
+    seed
+        For policies that draw.
+    carry
+        How many refreshes AT-GAIN may keep for a later evaluation, where they will gain more. One evaluation then
+        refreshes up to ``budget + carry`` ids, all of them together no more than their budgets.
+    """
+
+    def __init__(
+        self,
+        *,
+        k: int,
+        n: int = 0,
+        size: int,
+        slide: int,
+        offset: int = 0,
+        score: Score,
+        gateway: Gateway,
+        replica: Replica | None = None,
+        policy: str | Policy = "AT-BSM",
+        budget: int | None,
+        order: str = "desc",
+        outside: Outside = "ignore",
+        default: float | None = None,
+        discover: float = 0.5,
+        seed: int = 0,
+        carry: int = 0,
+    ) -> None:
+        replica = Replica() if replica is None else replica
+        maintainer = Maintainer(gateway, replica, policy, budget, discover, seed, carry)
+        if maintainer.policy.needs_filter:
+            msg = f"the policy {maintainer.policy.name!r} is for filters; choose another one for a ranking"
+            raise InputError(msg)
+        if order not in ("desc", "asc"):
+            msg = f"order is {order!r}; use 'desc' where larger scores are better, 'asc' where smaller ones are"
+            raise QueryError(msg)
+        # Made in any case: it checks k, n and the windows.
+        listed = TopkN(k=k, n=n, size=size, slide=slide, offset=offset, score=score, order=order, outside=outside)
+        whole = FullWindow(size=size, slide=slide, offset=offset, score=score, order=order)
+        objects: ObjectStore = whole if maintainer.policy.whole_window else listed
+        moment = Evaluation(0, listed.windows, score, order, k)
+        super().__init__(objects, maintainer, moment, math.nan if default is None else default, 10 * (k + n) + 1_000)
+        self.k = k
+
+    def _chosen(self, held: list[JoinedObject]) -> list[JoinedObject]:  # noqa: ARG002 - the objects know better
+        return self.objects.best(self.k)

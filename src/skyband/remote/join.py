@@ -1,0 +1,325 @@
+"""A stream joined with remote data that keeps changing, window by window, under a refresh budget.
+
+This is the framework of Figure 8 of AcquaTop, for rankings (`skyband.remote.acquatop`) and filters (`skyband.remote.filter_join`).
+In one evaluation: the window's objects are there, scored with the replica's values; the policy elects ids; they are
+fetched; replica and objects are updated; the answer goes out; the window is left behind. So a refresh counts for the
+answer of the same window. A service that is slow, fails or lies makes answers stale, and they say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from skyband.errors import InputError
+from skyband.order import NEVER, BoolArray, FloatArray
+from skyband.remote.maintainer import Evaluation, Maintainer, Refreshed
+from skyband.remote.objects import Arrivals, Id, Ids, JoinedObject, ObjectStore, score_of
+from skyband.remote.replica import Replica
+from skyband.remote.services import Traffic
+
+STALE = "remote values are stale or not known"
+UNSEEN = "remote values of other objects may be stale"
+
+
+@dataclass(frozen=True)
+class JoinedRow:
+    """One row of an answer: `stream` and `value` are its two sides.
+
+    `age` says how old the remote value is, in microseconds, -1 where it is a default; `bound`, that the score is only
+    the least that it can be.
+    """
+
+    rank: int
+    id: Id
+    score: float
+    time: int
+    stream: float
+    value: float
+    age: int
+    bound: bool = False
+
+
+@dataclass(frozen=True)
+class JoinedAnswer:
+    """The answer of one window, and how far it can be trusted.
+
+    Parameters
+    ----------
+    start, end
+        Of the window.
+    rows
+        The best first; for a filter in order of ids, with ranks that mean nothing.
+    refreshes
+        Ids whose remote value came for this answer, changed or not; never more than the budget.
+    failures
+        Ids that were asked for in vain.
+    stale
+        Rows whose remote value is older than this answer.
+    unknown
+        Objects of the window of whose remote value nothing is known yet.
+    exact
+        Whether nothing can be missing or wrong: all objects of the window were refreshed for this answer.
+    traffic
+        What was asked.
+    """
+
+    start: int
+    end: int
+    rows: list[JoinedRow]
+    refreshes: int
+    failures: int
+    stale: int
+    unknown: int
+    exact: bool
+    traffic: Traffic
+
+    @property
+    def why(self) -> str:
+        """Why it is not exact; empty where it is."""
+        if self.exact:
+            return ""
+        return STALE if self.stale or self.unknown else UNSEEN
+
+    @property
+    def ids(self) -> list[Id]:
+        """The ids of the rows."""
+        return [row.id for row in self.rows]
+
+    @property
+    def oldest(self) -> int:
+        """The age of the oldest remote value among the rows, in microseconds."""
+        return max((row.age for row in self.rows), default=0)
+
+
+class RemoteJoin:
+    """What rankings and filters share: objects come in, windows are answered in order.
+
+    Parameters
+    ----------
+    objects
+        Where the objects of the coming windows are kept.
+    maintainer
+        Spends the budget.
+    moment
+        What stays the same in every evaluation.
+    default
+        The remote value of ids of which nothing is known; NaN leaves them out until it is.
+    most_waiting
+        How many objects without a remote value are remembered, the most promising of them.
+    """
+
+    def __init__(
+        self, objects: ObjectStore, maintainer: Maintainer, moment: Evaluation, default: float, most_waiting: int
+    ) -> None:
+        self.objects, self.maintainer = objects, maintainer
+        self.windows = moment.windows
+        self._moment, self._default, self._most_waiting = moment, default, most_waiting
+        self._waiting: dict[Id, JoinedObject] = {}  # objects without a remote value, which a list has no place for
+        self._forgot_to = NEVER  # the last window of those for which there was no room either
+
+    @property
+    def replica(self) -> Replica:
+        """What is known of the remote side."""
+        return self.maintainer.replica
+
+    def arrive(
+        self,
+        ids: Ids,
+        stream: npt.ArrayLike,
+        times: npt.ArrayLike,
+        remote: Ids | None = None,
+    ) -> None:
+        """Take in objects of the stream.
+
+        Parameters
+        ----------
+        ids
+            An id that comes again replaces what it was before, if it is not older: so a score that is an aggregate of
+            the window (a count of events, say) is given anew for every window.
+        stream
+            The score of the stream's side; NaN is rejected.
+        times
+            Of the event, or of the latest one.
+        remote
+            The ids on the remote side; the same as `ids` where it is left out. Many objects may share one.
+        """
+        arrivals = Arrivals.of(ids, stream, times, (), remote)
+        if not len(arrivals.id) == len(arrivals.stream) == len(arrivals.time) == len(arrivals.remote):
+            msg = (
+                f"the columns have {len(arrivals.id)} ids, {len(arrivals.stream)} scores, {len(arrivals.time)} times "
+                f"and {len(arrivals.remote)} remote ids; give as many of each"
+            )
+            raise InputError(msg)
+        self._take(arrivals)
+
+    def _take(self, arrivals: Arrivals) -> None:
+        value = self._values(arrivals.remote)
+        arrivals = Arrivals(arrivals.id, arrivals.stream, arrivals.time, value, arrivals.remote)
+        self.objects.arrive(arrivals)
+        if self.maintainer.policy.whole_window:
+            return
+        lacking = np.isnan(value) & ~np.isnan(arrivals.stream)
+        for name in arrivals.id:
+            self._waiting.pop(name, None)
+        part = arrivals[np.flatnonzero(lacking)]
+        part = part[part.latest()]
+        merit = np.full(len(part), np.nan)
+        self._waiting |= {one.id: one for one in part.objects(merit, self.windows)}
+
+    def _values(self, remotes: Sequence[Id]) -> FloatArray:
+        seen = self.replica.view(remotes)
+        return np.where(seen.never, self._default, seen.value)
+
+    def push(self, values: Mapping[Id, float | None], at: int) -> None:
+        """Take in changes that the remote side tells by itself; they cost no budget.
+
+        Parameters
+        ----------
+        values
+            By remote id; None where there is none any more.
+        at
+            Since when they are true.
+        """
+        plain = {name: np.nan if value is None else float(value) for name, value in values.items()}
+        self._apply(self.maintainer.take(list(plain), list(plain.values()), at))
+
+    def evaluate(self, end: int, now: int | None = None) -> JoinedAnswer:
+        """Refresh within the budget, and answer the window that ends there.
+
+        Parameters
+        ----------
+        end
+            Of the window, in microseconds. Windows are answered in order; those that are skipped are left behind.
+        now
+            The time by which remote values age; `end` where it is left out.
+        """
+        now = end if now is None else now
+        elected = self.prepare(end, now)
+        return self.conclude(end, now, self.maintainer.refresh(elected, now))
+
+    def prepare(self, end: int, now: int) -> list[Id]:
+        """Begin an evaluation: return the remote ids that are to be refreshed for it, the most urgent first."""
+        window = self.windows.ending(end)
+        self.objects.go_to(window)
+        self._leave_behind(window)
+        self._catch_up()
+        return self.maintainer.elect(self.objects.held(), self._unknown(), replace(self._moment, now=now))
+
+    def conclude(self, end: int, now: int, refreshed: Refreshed) -> JoinedAnswer:
+        """End it with what was refreshed: return the answer, and leave the window behind."""
+        window = self.windows.ending(end)
+        self._apply(refreshed.changed)
+        answer = self._answer(window, now, refreshed)
+        self.objects.go_to(window + 1)
+        return answer
+
+    def skip(self, end: int) -> None:
+        """Leave a window behind that nobody wants an answer of."""
+        window = self.windows.ending(end)
+        self._leave_behind(window)
+        self.objects.go_to(window)
+        self.objects.go_to(window + 1)
+
+    def may_ask(self, value: FloatArray) -> BoolArray:
+        """Tell of remote values whether an id that has one may be refreshed for an answer."""
+        return self.maintainer.may_elect(value, self._moment)
+
+    def admits(self, value: FloatArray) -> BoolArray:
+        """Tell of remote values whether an object that has one may be in an answer."""
+        return ~np.isnan(value)
+
+    def ids(self) -> list[Id]:
+        """Return the ids of all objects that are kept."""
+        return [one.id for one in (*self.objects.held(), *self._waiting.values())]
+
+    def _catch_up(self) -> None:
+        """Bring objects up to date with what the replica learnt from others who share it."""
+        held = [*self.objects.held(), *self._waiting.values()]
+        known, values = np.array([one.value for one in held]), self._values([one.remote for one in held])
+        differ = np.flatnonzero((known != values) & ~(np.isnan(known) & np.isnan(values)))
+        self._apply({held[row].remote: float(values[row]) for row in differ.tolist()})
+
+    def _apply(self, changed: dict[Id, float]) -> None:
+        """Update the objects; those that waited for a value arrive now."""
+        if changed:
+            self.objects.change(changed)
+        found = [one for one in self._waiting.values() if not np.isnan(changed.get(one.remote, np.nan))]
+        if found:
+            columns = zip(*((one.id, one.stream, one.time, one.remote) for one in found), strict=True)
+            names, stream, times, remotes = (list(column) for column in columns)
+            self._take(Arrivals.of(names, stream, times, np.full(len(names), np.nan), remotes))
+
+    def _unknown(self) -> list[Id]:
+        """Return the remote ids that objects wait for: never fetched ones first, then the best on the stream's side."""
+        if not self._waiting:
+            return []
+        waiting = sorted(self._waiting.values(), key=lambda one: (self._worth(one), -one.time, one.id))
+        remotes = list(dict.fromkeys(one.remote for one in waiting))
+        never = self.replica.view(remotes).never
+        return [remotes[place] for place in np.argsort(~never, kind="stable").tolist()]
+
+    def _worth(self, one: JoinedObject) -> float:
+        return -one.stream if self._moment.order == "desc" else one.stream
+
+    def _leave_behind(self, window: int) -> None:
+        kept = [one for one in self._waiting.values() if one.end >= window]
+        if len(kept) > self._most_waiting:
+            kept = sorted(kept, key=lambda one: (self._worth(one), -one.time, one.id))
+            self._forgot_to = max(self._forgot_to, *(one.end for one in kept[self._most_waiting :]))
+            kept = kept[: self._most_waiting]
+        self._waiting = {one.id: one for one in kept}
+
+    def _answer(self, window: int, now: int, refreshed: Refreshed) -> JoinedAnswer:
+        held = self.objects.held()
+        chosen = self._chosen(held)
+        ages = self.replica.view([one.remote for one in chosen]).age(now).tolist()
+        rows = [
+            JoinedRow(
+                rank, one.id, score_of(one.merit, self._moment.order), one.time, one.stream, one.value, age, one.bound
+            )
+            for rank, (one, age) in enumerate(zip(chosen, ages, strict=True), 1)
+        ]
+        seen = self.replica.view([one.remote for one in held])
+        waiting = self.replica.view([one.remote for one in self._waiting.values()])
+        fresh = bool((seen.age(now) == 0).all()) and bool((waiting.age(now) == 0).all())
+        return JoinedAnswer(
+            start=self.windows.start(window), end=self.windows.end(window), rows=rows,
+            refreshes=len(refreshed.answered), failures=len(refreshed.failed),
+            stale=sum(row.age != 0 for row in rows), unknown=int(waiting.never.sum() + seen.never.sum()),
+            exact=fresh and self.objects.complete and window > self._forgot_to,
+            traffic=refreshed.traffic,
+        )  # fmt: skip
+
+    def _chosen(self, held: list[JoinedObject]) -> list[JoinedObject]:
+        """Return the objects of the answer, in its order."""
+        raise NotImplementedError
+
+    # Snapshots.
+
+    def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+        """Return everything but the replica, which may be shared, as plain values and tables."""
+        meta, tables = self.objects.state()
+        waiting = list(self._waiting.values())
+        columns = {name: [getattr(one, name) for one in waiting] for name in ("id", "stream", "time", "remote")}
+        return (
+            {"objects": meta, "maintainer": self.maintainer.state(), "forgot_to": self._forgot_to},
+            {f"objects/{name}": table for name, table in tables.items()} | {"waiting": pa.table(columns)},
+        )
+
+    def load(self, state: tuple[dict[str, Any], dict[str, pa.Table]]) -> None:
+        """Take over what `state` returned, with the same parameters, and the replica of that time, as before."""
+        meta, tables = state
+        inner = {name.removeprefix("objects/"): table for name, table in tables.items() if name.startswith("objects/")}
+        self.objects.load((meta["objects"], inner))
+        self.maintainer.load(meta["maintainer"])
+        self._forgot_to = meta["forgot_to"]
+        columns = tables["waiting"].to_pydict()
+        nothing = np.full(len(columns["id"]), np.nan)
+        part = Arrivals.of(columns["id"], columns["stream"], columns["time"], nothing, columns["remote"])
+        self._waiting = {one.id: one for one in part.objects(nothing, self.windows)}

@@ -1,0 +1,198 @@
+"""Objects of a join: what the stream said of an id, what the remote side said, and the score of both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from skyband.order import FloatArray, IntArray, best_first, merit_of
+from skyband.windows import WindowGrid
+
+Id = int | str
+Ids = Iterable[Id] | npt.NDArray[Any]
+Rank = tuple[float, int, Id]
+"""Where an object stands in the one total order; smaller is better."""
+Score = Callable[[FloatArray, FloatArray], FloatArray]
+"""The joined score of the stream's score and the remote value, as columns; monotone in both."""
+
+
+@dataclass(slots=True)
+class JoinedObject:
+    """One object: the latest event of an id, joined with the remote value that is known.
+
+    `start` and `end` number the first and the last window in which it is expected in the answer; `bound` says that
+    `stream` is only the least that it can be.
+    """
+
+    id: Id
+    remote: Id
+    stream: float
+    time: int
+    value: float
+    merit: float
+    end: int
+    start: int = 0
+    bound: bool = False
+
+    @property
+    def rank(self) -> Rank:
+        """The place in the total order: better score, then the later event, then the smaller id."""
+        return -self.merit, -self.time, self.id
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Events of a stream: aligned columns, with the remote value of each as the replica knows it (NaN: none)."""
+
+    id: Sequence[Id]
+    stream: FloatArray
+    time: IntArray
+    value: FloatArray
+    remote: Sequence[Id]
+
+    @classmethod
+    def of(
+        cls,
+        ids: Ids,
+        stream: npt.ArrayLike,
+        time: npt.ArrayLike,
+        value: npt.ArrayLike,
+        remote: Ids | None = None,
+    ) -> Arrivals:
+        """Make columns of whatever is given; an object is its own remote id where no other is named."""
+        names = plain_ids(ids)
+        return cls(
+            names,
+            np.asarray(stream, np.float64),
+            np.asarray(time, np.int64),
+            np.asarray(value, np.float64),
+            names if remote is None else plain_ids(remote),
+        )
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+    def __getitem__(self, rows: IntArray) -> Arrivals:
+        places = rows.tolist()
+        ids = [self.id[place] for place in places]
+        remote = ids if self.remote is self.id else [self.remote[place] for place in places]
+        return Arrivals(ids, self.stream[rows], self.time[rows], self.value[rows], remote)
+
+    def latest(self) -> IntArray:
+        """Return the rows that count: the latest of each id; of equal times, the one that came last."""
+        last: dict[Id, int] = {}
+        times = self.time.tolist()
+        for row, name in enumerate(self.id):
+            if name not in last or times[row] >= times[last[name]]:
+                last[name] = row
+        return np.fromiter(last.values(), np.int64, len(last))
+
+    def changed(self, values: dict[Id, float]) -> Arrivals:
+        """Return the same events with other remote values, by remote id."""
+        value = [values.get(remote, old) for remote, old in zip(self.remote, self.value.tolist(), strict=True)]
+        return Arrivals(self.id, self.stream, self.time, np.array(value, np.float64), self.remote)
+
+    def objects(self, merit: FloatArray, windows: WindowGrid, rows: IntArray | None = None) -> Iterator[JoinedObject]:
+        """Yield rows as objects."""
+        ends = windows.last_of(self.time)
+        for row in range(len(self)) if rows is None else rows.tolist():
+            stream, time, value = float(self.stream[row]), int(self.time[row]), float(self.value[row])
+            yield JoinedObject(self.id[row], self.remote[row], stream, time, value, float(merit[row]), int(ends[row]))
+
+    def as_table(self) -> pa.Table:
+        """Return the columns as a table, for snapshots."""
+        columns = {"id": self.id, "stream": self.stream, "time": self.time, "value": self.value, "remote": self.remote}
+        return pa.table({name: pa.array(column) for name, column in columns.items()})
+
+    @classmethod
+    def from_table(cls, table: pa.Table) -> Arrivals:
+        """Make them again."""
+        columns = table.to_pydict()
+        return cls.of(*(columns[name] for name in ("id", "stream", "time", "value", "remote")))
+
+    def joined(self, score: Score, order: str) -> FloatArray:
+        """Return the merits; NaN where there is no remote value."""
+        return merits(score, order, self.stream, self.value)
+
+
+class ObjectStore(Protocol):
+    """Where the objects of the coming windows are kept: all of them, or those that matter."""
+
+    current: int | None
+
+    @property
+    def complete(self) -> bool:
+        """Whether no object of the current window that has a remote value was left out."""
+
+    def arrive(self, arrivals: Arrivals) -> None:
+        """Take in events of the stream."""
+
+    def change(self, values: dict[Id, float]) -> None:
+        """Take in remote values, by remote id; NaN where there is none any more."""
+
+    def held(self) -> list[JoinedObject]:
+        """Return the objects of the current window that may be refreshed, the best first."""
+
+    def best(self, k: int) -> list[JoinedObject]:
+        """Return the best k of the current window."""
+
+    def go_to(self, window: int) -> None:
+        """Leave the windows before this one behind."""
+
+    def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+        """Return everything as plain values and tables, detached from the live state."""
+
+    def load(self, state: tuple[dict[str, Any], dict[str, pa.Table]]) -> None:
+        """Take over what `state` returned, with the same parameters as before."""
+
+
+def plain_ids(ids: Ids) -> list[Id]:
+    """Return ids as plain Python values, which every service and every index understands."""
+    return ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+
+
+def merits(score: Score, order: str, stream: FloatArray, value: FloatArray) -> FloatArray:
+    """Return the joined scores, turned so that larger is better."""
+    return merit_of(np.asarray(score(stream, value), np.float64), order) if len(stream) else np.empty(0)
+
+
+def score_of(merit: float, order: str) -> float:
+    """Return the score behind a merit; 0.0, never -0.0."""
+    return merit if order == "desc" else 0.0 - merit
+
+
+def best_first_of(objects: Sequence[JoinedObject]) -> list[JoinedObject]:
+    """Return objects in the one total order; those without a merit come last, the latest first."""
+    merit = np.array([one.merit for one in objects], np.float64)
+    time = np.array([one.time for one in objects], np.int64)
+    _, key = np.unique(np.array([one.id for one in objects]), return_inverse=True)
+    lacking = np.isnan(merit)
+    return [objects[row] for row in best_first(np.where(lacking, 0.0, merit), time, key, lacking).tolist()]
+
+
+def as_table(objects: Sequence[JoinedObject]) -> pa.Table:
+    """Return objects as a table, for snapshots."""
+    names = [field.name for field in fields(JoinedObject)]
+    return pa.table({name: pa.array([getattr(one, name) for one in objects], _KINDS.get(name)) for name in names})
+
+
+_KINDS = {
+    "stream": pa.float64(), "time": pa.int64(), "value": pa.float64(), "merit": pa.float64(),
+    "end": pa.int64(), "start": pa.int64(), "bound": pa.bool_(),
+}  # fmt: skip
+
+
+def as_objects(table: pa.Table) -> list[JoinedObject]:
+    """Return the objects of a table."""
+    return [JoinedObject(**row) for row in table.to_pylist()]
+
+
+def is_number(value: float) -> bool:
+    """Tell whether a remote value can be joined."""
+    return not math.isnan(value)

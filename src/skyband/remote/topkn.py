@@ -1,0 +1,396 @@
+"""Topk+N (MinTopk+): the best k of a stream joined with remote values that change, as the changes are pushed.
+
+Choose it where the remote side tells about its changes, or below `skyband.remote.acquatop`, where a budget of refreshes does.
+It is driven window by window and is no algorithm of the `Monitor`: scores that change are beyond that interface.
+
+Guarantees: keeps the k + n best of each coming window, about 2 (k + n) objects, whatever comes. While no score
+changes, exact. After changes as Table 1 of the paper says: exact where the changed object was in the list of a window
+and stays in it, or was outside and stays so; exact for up to n changes where it leaves the list; where it comes
+from outside, its score is a lower bound, so that if it enters the best k, the set is right and only the order may not
+be. `exact` says what is proven. An arrival costs a bisection over the windows and one over the list; a change costs
+one walk over the list.
+
+Invariant: the list of a window is the k + n best of the objects that live in it, of those that are kept. An object
+has a starting and an ending window mark: it is in the lists of all windows from one to the other. Each full
+window has a pointer to the last of its list.
+
+Examples
+--------
+>>> import numpy as np
+>>> top = TopkN(k=1, n=2, size=9, slide=3, score=np.add)
+>>> top.go_to(0)                                                 # [0, 9)
+>>> top.arrive(Arrivals.of(["C", "E", "F"], [6, 7, 5], [4, 7, 8], [0, 0, 0]))
+>>> [one.id for one in top.best(1)]
+['E']
+>>> top.change({"F": 4.0})                                       # pushed by the remote side
+>>> [(one.id, one.merit, one.start, one.end) for one in top.list]
+[('F', 9.0, 0, 2), ('E', 7.0, 0, 2), ('C', 6.0, 0, 1)]
+
+Notes
+-----
+Zahmatkesh and Della Valle, AcquaTop, sections 3.1 and 4, algorithms 1 to 4. Deviations: `min.score_S` is kept for each
+group of objects that leave together, not reset with each window - an object may be older than the window before, and
+then a minimum that was reset is no lower bound. Of an object that leaves a list, room is filled again with objects
+that only later windows had. Events that belong only to later windows wait until these are next.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.errors import QueryError
+from skyband.order import FloatArray, IntArray
+from skyband.remote.objects import Arrivals, Id, JoinedObject, Rank, Score, as_objects, as_table, is_number, merits
+from skyband.windows import WindowGrid
+
+Outside = Literal["bound", "ignore"]
+_NOTHING: Rank = (math.inf, 0, 0)
+
+
+class TopkN:
+    """The Super-MTK+N list.
+
+    Parameters
+    ----------
+    k
+        How many objects an answer has.
+    n
+        How many more are kept per window, for changes.
+    size, slide, offset
+        Of the windows.
+    score
+        The joined score of the stream's score and the remote value, as columns; monotone in both.
+    order
+        ``"desc"``: larger scores are better; ``"asc"``: smaller ones.
+    outside
+        Of changed objects that are not in the list: ``"bound"`` remembers which ids are in the window, and gives them
+        the least score that they can have; ``"ignore"`` needs no memory for them.
+    """
+
+    def __init__(
+        self, *, k: int, n: int, size: int, slide: int, score: Score, offset: int = 0, order: str = "desc",
+        outside: Outside = "bound",
+    ) -> None:  # fmt: skip
+        if k < 1 or n < 0:
+            msg = f"k is {k} and n is {n}; an answer has at least one row: give k >= 1 and n >= 0"
+            raise QueryError(msg)
+        self.k, self.n, self.depth = k, n, k + n
+        self.windows = WindowGrid(size, slide, offset)
+        self.score, self.order, self.outside = score, order, outside
+        self.current: int | None = None
+        self.list: list[JoinedObject] = []
+        self.late = self.rejected = self.ignored = 0
+        self._ranks: list[Rank] = []  # of the list: what bisect looks at
+        self._listed: dict[Id, JoinedObject] = {}
+        self._members: dict[int, int] = {}  # of each window
+        self._last: dict[int, JoinedObject] = {}  # the lower-bound pointers of the full windows
+        self._lost: dict[int, Rank] = {}  # the best that each window has not kept
+        self._range: dict[int, tuple[float, float]] = {}  # of stream scores, by ending mark: min.score_S and its peer
+        self._seen: dict[Id, dict[Id, int]] = {}  # by remote id: the objects of the window and their times
+        self._leaving: dict[int, list[tuple[Id, Id]]] = {}
+        self._ahead: list[Arrivals] = []
+        self._doubtful_to = -(2**62)
+
+    # Arrivals.
+
+    def arrive(self, arrivals: Arrivals) -> None:
+        """Take in events; of each id the latest counts, and takes the place of an earlier one."""
+        good = ~np.isnan(arrivals.stream)
+        if not good.all():
+            self.rejected += int((~good).sum())
+            arrivals = arrivals[np.flatnonzero(good)]
+        if not len(arrivals):
+            return
+        if self.current is None:
+            self.current = self.windows.first_of(int(arrivals.time.min()))
+        late = self.windows.last_of(arrivals.time) < self.current
+        ahead = self.windows.first_of(arrivals.time) > self.current
+        self.late += int(late.sum())
+        if ahead.any():
+            self._ahead.append(arrivals[np.flatnonzero(ahead)])
+        now = arrivals[np.flatnonzero(~late & ~ahead)]
+        now = now[now.latest()]
+        self._note(now)
+        self._take(now)
+
+    def _note(self, arrivals: Arrivals) -> None:
+        """Remember what is needed to bound the scores of objects that are not kept."""
+        if self.outside == "ignore":
+            return
+        ends = self.windows.last_of(arrivals.time)
+        for row, (name, remote) in enumerate(zip(arrivals.id, arrivals.remote, strict=True)):
+            time, end, stream = int(arrivals.time[row]), int(ends[row]), float(arrivals.stream[row])
+            times = self._seen.setdefault(remote, {})
+            if time >= times.get(name, time):
+                times[name] = time
+                self._leaving.setdefault(end, []).append((remote, name))
+            low, high = self._range.get(end, (stream, stream))
+            self._range[end] = min(low, stream), max(high, stream)
+
+    def _take(self, arrivals: Arrivals) -> None:
+        """Replace the objects that are in the list already, then insert the others, the best first."""
+        merit = arrivals.joined(self.score, self.order)
+        old = np.array([name in self._listed for name in arrivals.id], bool)
+        known = arrivals.objects(merit, self.windows, np.flatnonzero(old))
+        self._replace([one for one in known if one.time >= self._listed[one.id].time])
+        rest = np.flatnonzero(~old & ~np.isnan(merit))
+        ends = self.windows.last_of(arrivals.time)
+        self._miss(ends[np.isnan(merit) & ~np.isnan(arrivals.value)].tolist())
+        for end in np.unique(ends[rest]).tolist():
+            group = rest[ends[rest] == end]
+            for one in arrivals.objects(merit, self.windows, self._best_first(arrivals, merit, group)):
+                if not self._insert(one):
+                    break  # the windows that this one lives in have no room for worse ones either
+
+    def _best_first(self, arrivals: Arrivals, merit: FloatArray, rows: IntArray) -> IntArray:
+        """Return the rows that may enter, in order; all leave with the same window, whose list they must beat."""
+        _, names = np.unique(np.array([arrivals.id[row] for row in rows.tolist()]), return_inverse=True)
+        order = rows[np.lexsort((names, -arrivals.time[rows], -merit[rows]))]
+        return order[: self.depth + 1]  # one more, to know what is lost
+
+    def _insert(self, one: JoinedObject) -> bool:
+        """Put an object into the lists of the windows that have room or something worse; tell whether any had."""
+        assert self.current is not None
+        one.start = self._first_room(one)
+        for window in range(self.current, min(one.start, one.end + 1)):
+            self._lost[window] = min(self._lost.get(window, _NOTHING), one.rank)
+        if one.start > one.end:
+            return False
+        place = bisect_left(self._ranks, one.rank)
+        self.list.insert(place, one)
+        self._ranks.insert(place, one.rank)
+        self._listed[one.id] = one
+        for window in range(one.start, one.end + 1):
+            self._enter(window)
+        return True
+
+    def _first_room(self, one: JoinedObject) -> int:
+        """Return the first window that would have an object: where one would, all later ones would too."""
+        assert self.current is not None
+        low, high = self.current, one.end + 1
+        while low < high:
+            middle = (low + high) // 2
+            last = self._last.get(middle)
+            if last is None or one.rank < last.rank:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def _enter(self, window: int) -> None:
+        """Count an object that has entered a window's list, or push its last one out."""
+        if window not in self._last:
+            self._members[window] = self._members.get(window, 0) + 1
+            if self._members[window] == self.depth:
+                self._last[window] = self._above(window, len(self.list))
+            return
+        last = self._last[window]
+        place = bisect_left(self._ranks, last.rank)
+        self._last[window] = self._above(window, place)
+        self._lost[window] = min(self._lost.get(window, _NOTHING), last.rank)
+        last.start = window + 1
+        if last.start > last.end:
+            self._remove(place)
+
+    def _above(self, window: int, place: int) -> JoinedObject:
+        """Return the nearest object above a place that is in a window's list."""
+        while True:
+            place -= 1
+            if self.list[place].start <= window <= self.list[place].end:
+                return self.list[place]
+
+    def _remove(self, place: int) -> None:
+        del self._listed[self.list[place].id], self.list[place], self._ranks[place]
+
+    # Changes.
+
+    def change(self, values: dict[Id, float]) -> None:
+        """Take in changed remote values, by remote id, as new arrivals with new scores; NaN: there is none any more."""
+        self._ahead = [arrivals.changed(values) for arrivals in self._ahead]
+        changed = [one for one in self.list if one.remote in values]
+        stream = np.array([one.stream for one in changed], np.float64)
+        value = np.array([values[one.remote] for one in changed], np.float64)
+        fresh = merits(self.score, self.order, stream, value).tolist()
+        self._miss([one.end for one, merit in zip(changed, fresh, strict=True) if not is_number(merit)])
+        self._replace(
+            JoinedObject(one.id, one.remote, one.stream, one.time, new, merit, one.end, bound=one.bound)
+            for one, new, merit in zip(changed, value.tolist(), fresh, strict=True)
+        )
+        self._change_outside(values)
+
+    def _change_outside(self, values: dict[Id, float]) -> None:
+        """Insert changed objects that are not in the list with the least score that they can have."""
+        if self.outside == "ignore":
+            unknown = values.keys() - {one.remote for one in self.list}
+            self.ignored += len(unknown)
+            if unknown and self.current is not None:
+                self._doubtful_to = max(self._doubtful_to, *self._members, self.current)
+            return
+        for remote, value in values.items():
+            for name, time in self._seen.get(remote, {}).items():
+                end = self.windows.last_of(time)
+                if name in self._listed or self.current is None or end < self.current:
+                    continue
+                self._doubtful_to = max(self._doubtful_to, end)
+                if is_number(value):
+                    stream, merit = self._least(end, value)
+                    self._insert(JoinedObject(name, remote, stream, time, value, merit, end, bound=True))
+
+    def _least(self, end: int, value: float) -> tuple[float, float]:
+        """Return the worst stream score among objects that leave with a window, and the merit that it makes.
+
+        A score may rise or fall with the stream's part; either way its worst is at one end of the range.
+        """
+        low_high = np.array(self._range[end])
+        both = merits(self.score, self.order, low_high, np.full(2, value))
+        worst = int(both.argmin())
+        return float(low_high[worst]), float(both[worst])
+
+    def _replace(self, fresh: Iterable[JoinedObject]) -> None:
+        """Put objects in the place of their old versions, and lay out the lists of all windows anew."""
+        new = {one.id: one for one in fresh}
+        if not new:
+            return
+        kept = [one for one in self.list if one.id not in new]
+        self._lay_out(kept + [one for one in new.values() if is_number(one.merit)])
+
+    def _miss(self, ends: list[int]) -> None:
+        """Note that objects of some windows are not kept because they have no score, which may change."""
+        if ends and self.current is not None:
+            for window in range(self.current, max(ends) + 1):
+                self._lost.setdefault(window, _NOTHING)
+
+    def _lay_out(self, objects: list[JoinedObject]) -> None:
+        """Make the list, the marks and the pointers: each window takes the k + n best that live in it."""
+        assert self.current is not None
+        self.list, self._members, self._last = [], {}, {}
+        start = self.current  # the windows before it are full; they fill in order, since objects leave in order
+        for one in sorted(objects, key=lambda one: one.rank):
+            for window in range(self.current, min(start, one.end + 1)):
+                self._lost[window] = min(self._lost.get(window, _NOTHING), one.rank)
+            if start > one.end:
+                continue
+            one.start = start
+            self.list.append(one)
+            for window in range(start, one.end + 1):
+                self._members[window] = self._members.get(window, 0) + 1
+                if self._members[window] == self.depth:
+                    self._last[window], start = one, window + 1
+        self._ranks = [one.rank for one in self.list]
+        self._listed = {one.id: one for one in self.list}
+
+    # Answers.
+
+    def best(self, k: int | None = None) -> list[JoinedObject]:
+        """Return the best of the current window."""
+        return [] if self.current is None else self.lists(self.current)[0][:k]
+
+    def lists(self, window: int) -> tuple[list[JoinedObject], list[JoinedObject]]:
+        """Return the K-list and the N-list of a window, as they are expected to be."""
+        both = [one for one in self.list if one.start <= window <= one.end]
+        return both[: self.k], both[self.k :]
+
+    def held(self) -> list[JoinedObject]:
+        """Return all objects of the list, the best first."""
+        return list(self.list)
+
+    def pointers(self) -> dict[int, Id]:
+        """Return the lower-bound pointers: the last object of each window whose list is full."""
+        return {window: one.id for window, one in sorted(self._last.items())}
+
+    @property
+    def exact(self) -> bool:
+        """Whether the answer of the current window is proven: nothing that it did not keep can be better."""
+        if self.current is None:
+            return True
+        best, lost = self.best(), self._lost.get(self.current, _NOTHING)
+        last = best[-1].rank if len(best) == self.k else _NOTHING
+        return self.current > self._doubtful_to and last <= lost and not any(one.bound for one in best)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all objects of the current window that have a remote value are in the list."""
+        return self.current not in self._lost
+
+    # Time.
+
+    def go_to(self, window: int) -> None:
+        """Leave the windows before this one behind (PurgeExpiredWindow), and take in what waited for it."""
+        if self.current is not None and window < self.current:
+            msg = f"window {window} has passed: window {self.current} is next; windows are answered in order"
+            raise QueryError(msg)
+        for past in range(window if self.current is None else self.current, window):
+            self._purge(past)
+        if self.current is not None and window > self.current:
+            self.current = window
+            kept = [one for one in self.list if one.end >= window]
+            for one in kept:
+                one.start = max(one.start, window)
+            self.list, self._ranks = kept, [one.rank for one in kept]
+            self._listed = {one.id: one for one in kept}
+        self.current = window
+        waiting, self._ahead = self._ahead, []
+        for arrivals in waiting:
+            self.arrive(arrivals)
+
+    def _purge(self, window: int) -> None:
+        for of_windows in (self._members, self._last, self._lost, self._range):
+            of_windows.pop(window, None)
+        for remote, name in self._leaving.pop(window, ()):
+            times = self._seen.get(remote, {})
+            if name in times and self.windows.last_of(times[name]) <= window:
+                del times[name]
+                if not times:
+                    del self._seen[remote]
+
+    # Looking inside, and snapshots.
+
+    def check(self) -> None:
+        """Raise AssertionError where an invariant does not hold (for tests)."""
+        assert self._ranks == sorted(self._ranks) == [one.rank for one in self.list]
+        assert self._listed == {one.id: one for one in self.list}
+        if self.current is None:
+            return
+        for window in range(self.current, max([self.current, *(one.end for one in self.list)]) + 1):
+            alive = [one for one in self.list if one.end >= window][: self.depth]
+            assert [*self.lists(window)[0], *self.lists(window)[1]] == alive
+            assert self._members.get(window, 0) == len(alive)
+            assert (window in self._last) == (len(alive) == self.depth)
+            assert window not in self._last or self._last[window] is alive[-1]
+
+    def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+        """Return everything as plain values and tables, detached from the live state."""
+        meta = {
+            "current": self.current, "counts": [self.late, self.rejected, self.ignored],
+            "doubtful_to": self._doubtful_to,
+            "lost": [[window, *rank] for window, rank in self._lost.items()],
+            "range": [[end, *both] for end, both in self._range.items()],
+        }  # fmt: skip
+        seen = [(remote, name, time) for remote, times in self._seen.items() for name, time in times.items()]
+        tables = {"list": as_table(self.list)}
+        if self._ahead:
+            tables["ahead"] = pa.concat_tables([part.as_table() for part in self._ahead])
+        tables["seen"] = pa.table({name: [row[i] for row in seen] for i, name in enumerate(("remote", "id", "time"))})
+        return meta, tables
+
+    def load(self, state: tuple[dict[str, Any], dict[str, pa.Table]]) -> None:
+        """Take over what `state` returned, with the same parameters as before."""
+        meta, tables = state
+        self.current, self._doubtful_to = meta["current"], meta["doubtful_to"]
+        self.late, self.rejected, self.ignored = meta["counts"]
+        self._lost = {window: tuple(rank) for window, *rank in meta["lost"]}
+        self._range = {end: tuple(both) for end, *both in meta["range"]}
+        for row in tables["seen"].to_pylist():
+            self._seen.setdefault(row["remote"], {})[row["id"]] = row["time"]
+            end = self.windows.last_of(row["time"])
+            self._leaving.setdefault(end, []).append((row["remote"], row["id"]))
+        if "ahead" in tables:
+            self._ahead = [Arrivals.from_table(tables["ahead"])]
+        if self.current is not None:
+            self._lay_out(as_objects(tables["list"]))

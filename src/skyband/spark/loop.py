@@ -1,0 +1,422 @@
+"""What happens to every micro-batch: commands, one reading, answers, sinks, state, in this order.
+
+The order makes a batch repeatable. It starts from the state after the batch before, takes in the commands that
+were settled for it, and writes under its own number; so a batch that is cut short at any point and replayed by
+Spark gives the same answers once more, in place of the first ones.
+"""
+
+from __future__ import annotations
+
+import logging
+import time as clock
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skyband.answers.answer import Answers
+from skyband.answers.table import joined
+from skyband.engine.intake import Ranking
+from skyband.engine.monitor import Monitor
+from skyband.errors import SkybandError, TooManyWindows
+from skyband.events.batch import StreamColumns
+from skyband.queries.query import Query
+from skyband.remote.remote import Remote
+from skyband.spark import columns
+from skyband.spark.checkpoint import Checkpoint, State
+from skyband.spark.control import check
+from skyband.spark.history import History
+from skyband.spark.reducers.partials import PartialsReducer
+from skyband.spark.reducers.ranking import BatchProgress, RankingReducer
+from skyband.spark.services import Changes
+from skyband.spark.sinks import Sink
+from skyband.windows import NEVER
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+logger = logging.getLogger(__name__)
+RECENT = 100
+
+
+@dataclass
+class StreamSpec:
+    """What a stream is: its columns, its delay, where answers and side rows go, and where it is kept."""
+
+    source: StreamColumns
+    schema: pa.Schema
+    delay: int | None
+    algorithm: str
+    checkpoint: Checkpoint
+    sink: Sink | None = None
+    late: Sink | None = None
+    rejected: Sink | None = None
+    history: History | None = None
+    services: Mapping[str, Remote] = field(default_factory=dict)
+
+    @property
+    def feeds(self) -> dict[str, Changes]:
+        """The services that tell by themselves what is new."""
+        asked = {name: remote.gateway.service for name, remote in self.services.items()}
+        return {name: service for name, service in asked.items() if isinstance(service, Changes)}
+
+
+@dataclass
+class MicroBatchLoop:
+    """Handles the micro-batches of a stream; given to ``foreachBatch``, so it can be pickled before its first call.
+
+    Parameters
+    ----------
+    stream
+        What the stream is.
+    declared
+        The queries that the stream was started with; those that changed since the last start are changed.
+    """
+
+    stream: StreamSpec
+    declared: Sequence[Query]
+    _at: int | None = None
+    _live: _Live | None = None
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        """Handle one batch, or handle it again."""
+        live = self._live if self._at == batch_id - 1 else None
+        self._at = None  # what is in memory is good again only when this batch is done
+        if live is None:
+            live = _Live.load(self.stream, self.declared, batch_id)
+        failing: dict[str, str] = {}
+        while self._at is None:
+            try:
+                self._live = live.handle(df, batch_id, failing)
+                self._at = batch_id
+            except TooManyWindows as error:
+                if error.query is None or error.query in failing:
+                    raise
+                logger.warning("query %r is set aside: %s", error.query, error)
+                failing[error.query] = str(error)
+                live = _Live.load(self.stream, self.declared, batch_id)
+
+
+@dataclass
+class StateStoreLoop:
+    """Writes the answers that executors made, and shows the latest; Spark keeps the state.
+
+    Parameters
+    ----------
+    stream
+        What the stream is.
+    declared
+        The queries that it was started with.
+    """
+
+    stream: StreamSpec
+    declared: Sequence[Query]
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        """Handle one batch, or handle it again."""
+        began = clock.perf_counter()
+        table = df.toArrow()
+        collected = clock.perf_counter()
+        if table.num_rows and self.stream.sink is not None:
+            self.stream.sink.write(table, batch_id, df.sparkSession)
+        status, latest = self.stream.checkpoint.status(), self.stream.checkpoint.latest()
+        windows = status.get("windows", {})
+        if table.num_rows:
+            ends = table.group_by("query").aggregate([("window_end", "max")])
+            last = table.join(ends, ["query", "window_end"], ["query", "window_end_max"], "left semi")
+            windows |= {
+                row["query"]: {
+                    "window_start": str(row["window_start_max"]), "window_end": str(row["window_end_max"]),
+                    "rows": row["rank_count"], "exact": row["exact_min"], "why": None,
+                }
+                for row in last.group_by("query")
+                .aggregate([("window_start", "max"), ("window_end", "max"), ("rank", "count"), ("exact", "min")])
+                .to_pylist()
+            }  # fmt: skip
+            latest = _merged([last], latest)
+        spent = {"collect": collected - began, "sink": clock.perf_counter() - collected}
+        entry = {"batchId": batch_id, "answerRows": table.num_rows, "seconds": spent | {"all": sum(spent.values())}}
+        progress = [old for old in status.get("progress", []) if old["batchId"] < batch_id]
+        listed = [{"name": q.name, "state": "active", "query": q.as_dict()} for q in self.declared]
+        shown = {
+            "batch": batch_id,
+            "queries": listed,
+            "windows": windows,
+            "progress": [*progress[-RECENT + 1 :], entry],
+        }
+        self.stream.checkpoint.show(shown, latest)
+
+
+@dataclass
+class _Live:
+    """The stream between two batches."""
+
+    stream: StreamSpec
+    monitor: Monitor
+    reader: RankingReducer
+    joiner: PartialsReducer
+    state: State
+    progress: list[dict[str, Any]] = field(default_factory=list)
+    latest: pa.Table | None = None
+    windows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    side: dict[str, list[pa.RecordBatch]] = field(default_factory=lambda: {"late": [], "rejected": []})
+
+    # Begin and continue.
+
+    @classmethod
+    def load(cls, stream: StreamSpec, declared: Sequence[Query], batch_id: int) -> _Live:
+        """Take up the state after the batch before; begin anew where there is none."""
+        if batch_id == 0:
+            monitor = Monitor(
+                algorithm=stream.algorithm, time=stream.source.time, id=stream.source.id,
+                time_unit=stream.source.time_unit, services=stream.services,
+            )  # fmt: skip
+            state = State(b"")
+            for remote in stream.services.values():
+                remote.gateway.resume()  # the first batch may be a replay, too
+        else:
+            state = stream.checkpoint.load(batch_id - 1)
+            monitor = Monitor.restore(state.monitor, services=stream.services)
+        whole = stream.late is not None or stream.rejected is not None
+        reader = RankingReducer(stream.source, stream.schema, stream.delay, whole)
+        live = cls(stream, monitor, reader, PartialsReducer(stream.source, stream.schema), state)
+        status = stream.checkpoint.status()
+        live.progress = [entry for entry in status.get("progress", []) if entry["batchId"] < batch_id]
+        live.windows = status.get("windows", {})
+        live.latest = stream.checkpoint.latest()
+        monitor.on_late = live.side["late"].append if stream.late else None
+        monitor.on_rejected = live.side["rejected"].append if stream.rejected else None
+        live._declare(declared)
+        return live
+
+    def _declare(self, declared: Sequence[Query]) -> None:
+        """Follow the list of queries that the stream is started with: what is new, gone or different in it."""
+        before = {given["name"]: given for given in self.state.declared}
+        now = {query.name: query.as_dict() for query in declared}
+        for name in before.keys() - now.keys():
+            self._apply({"do": "remove", "name": name})
+        known = {query.name: query.as_dict() for query in self.monitor.queries}
+        known |= {name: found["query"] for name, found in self.state.aside.items()}
+        if self.monitor.newest == NEVER and not known:
+            self._announce(declared)
+            self.monitor.register(*declared)
+        else:
+            for name, given in now.items():
+                if given not in (before.get(name), known.get(name)):
+                    self._apply({"do": "change" if name in known else "add", "query": given})
+        self.state.declared = list(now.values())
+
+    # One batch.
+
+    def handle(self, df: DataFrame, batch_id: int, failing: dict[str, str]) -> _Live:
+        """Take one batch in, write its answers, keep the state; `failing` queries are set aside before."""
+        began = clock.perf_counter()
+        upto = self.stream.checkpoint.plan(batch_id)
+        for command in self.stream.checkpoint.commands(self.state.applied, upto):
+            self._apply(command)
+        self.state.applied = upto
+        for name, error in failing.items():
+            self._set_aside(name, error)
+        commands = clock.perf_counter() - began
+        before = self.monitor.stats()
+        reading = self._read(df)
+        reading.seconds["commands"] = commands
+        with reading.phase("answer"):
+            self._fill(df.sparkSession)
+            for name, feed in self.stream.feeds.items():
+                self.monitor.tell(name, feed.drain(), at=self.monitor.newest)
+            mark = None if self.stream.delay is None else self.monitor.newest - self.stream.delay
+            answers = [*reading.answers, self.monitor.advance(mark if self.monitor.newest > NEVER else None)]
+            tables = [part.table(quality=True) for part in answers if len(part)]
+            table = joined(tables) if tables else None
+        with reading.phase("sink"):
+            self._write(table, batch_id, df)
+        with reading.phase("state"):
+            self.state.monitor = self.monitor.snapshot()
+            size = self.stream.checkpoint.save(batch_id, self.state)
+            self._note_latest(answers)
+        self._show(batch_id, reading, before, answers, size, clock.perf_counter() - began)
+        return self
+
+    def _read(self, df: DataFrame) -> BatchProgress:
+        """Take the batch in: what may matter of it, where queries join or aggregate reduced, with side outputs all."""
+        reading, joined = BatchProgress(), bool(self.monitor.joins.queries)
+        if joined and self.reader.whole:
+            reading.passes = 1
+            with reading.phase("scan"):
+                table = df.toArrow()
+            with reading.phase("push"):
+                reading.shipped = table.num_rows
+                reading.answers = [self.monitor.push(table.cast(columns.in_utc(table.schema)))]
+            return reading
+        if self.monitor.groups or not joined:
+            reading = self.reader.read(df, self.monitor)
+        if joined:
+            self.joiner.read(df, self.monitor, reading)
+        return reading
+
+    def _write(self, table: pa.Table | None, batch_id: int, df: DataFrame) -> None:
+        if self.stream.sink is not None and table is not None and table.num_rows:
+            self.stream.sink.write(table, batch_id, df.sparkSession)
+        for sink, rows in ((self.stream.late, self.side["late"]), (self.stream.rejected, self.side["rejected"])):
+            if sink is not None and rows:
+                sink.write(pa.Table.from_batches(rows).select(self.stream.schema.names), batch_id, df.sparkSession)
+            rows.clear()
+
+    # Queries that come and go.
+
+    def _apply(self, command: dict[str, Any]) -> None:
+        """Do what was asked for; a query that cannot be served is set aside with the reason."""
+        name = command["query"]["name"] if "query" in command else command["name"]
+        try:
+            match command["do"]:
+                case "add":
+                    self._register(Query.from_dict(command["query"]))
+                case "change":
+                    query = Query.from_dict(command["query"])
+                    self._remove(name)
+                    self._register(query)
+                case "remove":
+                    self._remove(name)
+                case "pause":
+                    self.monitor.pause(name)
+                case "resume":
+                    self.monitor.resume(name)
+        except SkybandError as error:
+            logger.warning("query %r: %s", name, error)
+            if "query" in command:
+                self.state.aside[name] = {"query": command["query"], "error": str(error)}
+
+    def _register(self, query: Query) -> None:
+        check(query, self.monitor.queries, self.stream.source, self.stream.schema, self.stream.services)
+        self.state.aside.pop(query.name, None)
+        self._announce([query])
+        self.monitor.register(query, history=self.stream.history is not None)
+
+    def _remove(self, name: str) -> None:
+        self.windows.pop(name, None)
+        if self.state.aside.pop(name, None) is None:
+            self.monitor.unregister(name)
+
+    def _set_aside(self, name: str, error: str) -> None:
+        query = next(query for query in self.monitor.queries if query.name == name)
+        self.monitor.unregister(name)
+        self.state.aside[name] = {"query": query.as_dict(), "error": error}
+
+    def _announce(self, more: Sequence[Query] = ()) -> None:
+        """Let the monitor know which columns it will be given, also for some more queries."""
+        plain = [query for query in more if query.sides is None]
+        rankings = [*(group.ranking for group in self.monitor.groups), *(Ranking.of(query) for query in plain)]
+        self.monitor.declare(columns.declared(self.stream.schema, rankings))
+
+    # The past.
+
+    def _fill(self, session: SparkSession) -> None:
+        """Bring queries the events of the past that they wait for, once the watermark says that all are there."""
+        watermark = self.monitor.watermark
+        if watermark is None or self.stream.history is None:
+            return
+        for group in self.monitor.groups:
+            for schedule in group.schedules:
+                low, high = max(schedule.next_start, schedule.missing_from), schedule.missing_to
+                if schedule.past == "awaited" and high <= watermark:
+                    past = self._past(group.queries, low, high, session) if low < high else None
+                    self.monitor.fill(schedule.name, [] if past is None else past)
+
+    def _past(self, queries: Sequence[Query], low: int, high: int, session: SparkSession) -> pa.Table:
+        """Return the candidates among the events of a stretch of the past."""
+        from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+        stream = self.stream
+        assert stream.history is not None
+        past = stream.history(session, _moment(low), _moment(high))
+        time = columns.event_time_sql(stream.source, stream.schema)
+        past = past.where(F.expr(f"{time} >= {low}L AND {time} < {high}L"))
+        trial = Monitor(
+            queries, algorithm=stream.algorithm, time=stream.source.time, id=stream.source.id,
+            time_unit=stream.source.time_unit,
+        )  # fmt: skip
+        reader = RankingReducer(stream.source, stream.schema)
+        return reader.read(past, trial).rows
+
+    # How things stand.
+
+    def _note_latest(self, answers: Sequence[Answers]) -> None:
+        """Keep each query's latest answer in view."""
+        found = [part.latest() for part in answers if len(part)]
+        for part in found:
+            for answer in part:
+                self.windows[answer.query] = {
+                    "window_start": str(answer.start), "window_end": str(answer.end), "rows": len(answer),
+                    "exact": answer.exact, "why": answer.why,
+                }  # fmt: skip
+                if answer.refreshes is not None:
+                    spent = {name: getattr(answer, name) for name in ("refreshes", "failures", "stale", "unknown")}
+                    self.windows[answer.query] |= spent
+            self.latest = _merged([part.table(quality=True)], self.latest)
+
+    def _show(
+        self, batch_id: int, reading: BatchProgress, before: Any, answers: Sequence[Answers], size: int, seconds: float
+    ) -> None:
+        stats, monitor = self.monitor.stats(), self.monitor
+        entry = {
+            "batchId": batch_id,
+            "passes": reading.passes,
+            "survivors": reading.shipped,
+            "guesses": reading.guesses,
+            "reReads": reading.re_reads,
+            "late": stats.late - before.late,
+            "partlyLate": stats.partly_late - before.partly_late,
+            "rejected": stats.rejected - before.rejected,
+            "answers": sum(map(len, answers)),
+            "answerRows": stats.answer_rows - before.answer_rows,
+            "kept": stats.kept,
+            "bound": stats.bound,
+            "stateBytes": size,
+            "watermark": None if monitor.watermark is None else _moment(monitor.watermark).isoformat(),
+            "seconds": {name: round(spent, 6) for name, spent in reading.seconds.items()} | {"all": round(seconds, 6)},
+        }
+        if any(query.join is not None for query in monitor.queries):
+            spent = [block.spent for part in answers for block in part.blocks if block.spent is not None]
+            entry["remote"] = {
+                name: sum(int(getattr(one, name).sum()) for one in spent) for name in ("refreshes", "failures", "stale")
+            }
+        self.progress = [*self.progress[-RECENT + 1 :], entry]
+        schedules = [s for g in monitor.groups for s in g.schedules] + [one.schedule for one in monitor.joins.queries]
+        waiting = {s.name for s in schedules if s.past == "awaited"}
+        paused = {s.name for s in schedules if s.paused}
+        listed = [
+            {
+                "name": query.name,
+                "state": "paused" if query.name in paused else "waiting" if query.name in waiting else "active",
+                "query": query.as_dict(),
+            }
+            for query in monitor.queries
+        ]
+        listed += [{"name": name, "state": "set aside", **found} for name, found in self.state.aside.items()]
+        totals = {"late": stats.late, "partlyLate": stats.partly_late, "rejected": stats.rejected}
+        status = {
+            "batch": batch_id, "applied": self.state.applied, "totals": totals, "queries": listed,
+            "windows": self.windows, "progress": self.progress,
+        }  # fmt: skip
+        self.stream.checkpoint.show(status, self.latest)
+
+
+def _merged(new: Sequence[pa.Table], old: pa.Table | None) -> pa.Table:
+    """Return latest answers, the old ones of queries that have no new one included."""
+    table = joined(new)
+    if old is None:
+        return table
+    others = old.filter(pc.invert(pc.is_in(old["query"], table["query"].unique())))
+    return joined([table, others])
+
+
+def _moment(microseconds: int) -> datetime:
+    """Return a moment; the first or last that there is where it lies beyond."""
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC) if microseconds < 0 else datetime.max.replace(tzinfo=UTC)

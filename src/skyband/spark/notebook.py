@@ -1,0 +1,157 @@
+"""A stream's leaderboards where its handle is used: live in a notebook, once and as text elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from skyband.answers.answer import Row
+from skyband.answers.changes import difference
+from skyband.errors import QueryError
+from skyband.queries.query import Query
+
+if TYPE_CHECKING:
+    from skyband.spark.control import Control
+
+_STYLE = {
+    "table": "border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 0 2em 1em 0",
+    "cell": "padding: 1px 8px; text-align: left",
+    "number": "padding: 1px 8px; text-align: right",
+    "bar": "height: 0.6em; min-width: 1px; background: #e8590c; border-radius: 3px",
+}
+
+
+class Board:
+    """The latest answers of some queries, and what moved since the look before.
+
+    Parameters
+    ----------
+    control
+        The stream.
+    names
+        Which queries; all of them where there are none.
+    rows
+        How many rows of each answer to show.
+    """
+
+    def __init__(self, control: Control, names: Sequence[str] = (), rows: int = 10) -> None:
+        self.control, self.names, self.most = control, names, rows
+        known = [entry["name"] for entry in control.queries]
+        if unknown := [name for name in names if name not in known]:
+            msg = f"there is no query {unknown[0]!r}; there are {', '.join(map(repr, known)) or 'none'}"
+            raise QueryError(msg)
+        self._before: dict[str, tuple[str, Sequence[Row]]] = {}
+        self._moves: dict[str, dict[tuple[Any, int], int | None]] = {}
+
+    def look(self) -> list[tuple[dict[str, Any], list[Row], dict[tuple[Any, int], int | None]]]:
+        """Return each query's entry, its latest rows, and the ranks that those which moved had before."""
+        table, found = self.control.answers(), []
+        listed: dict[str, list[Row]] = {}
+        for row in table.to_pylist():
+            ranked = Row(row["rank"], row["id"], row["score"], row["time"], row.get("partition"))
+            listed.setdefault(row["query"], []).append(ranked)
+        for entry in self.control.queries:
+            name, end = entry["name"], entry.get("latest", {}).get("window_end", "")
+            if self.names and name not in self.names:
+                continue
+            rows = listed.get(name, []) if entry.get("latest", {}).get("rows") else []
+            until, before = self._before.get(name, ("", ()))
+            if end != until:
+                changes = difference(before, rows, by_id=Query.from_dict(entry["query"]).ranks_ids)
+                self._moves[name] = {(c.row.partition, c.row.rank): c.previous_rank for c in changes if c.rank}
+                self._before[name] = (end, rows)
+            found.append((entry, rows[: self.most], self._moves.get(name, {})))
+        return found
+
+    def html(self) -> str:
+        """Draw the tables for a notebook; nothing of a stream's text is taken as HTML."""
+        parts = [_html(*one) for one in self.look()]
+        return f'<div style="display: flex; flex-wrap: wrap">{"".join(parts)}</div>'
+
+    def text(self) -> str:
+        """Write the tables as text."""
+        return "\n\n".join(_text(*one) for one in self.look()) or "no queries yet"
+
+
+def _title(entry: dict[str, Any]) -> str:
+    latest = entry.get("latest")
+    if latest is None:
+        return f"{entry['name']} ({entry.get('error') or entry['state']})"
+    why = "" if latest["exact"] else f", {latest['why'] or 'not exact'}"
+    return f"{entry['name']}, to {latest['window_end'].replace('+00:00', '')}{why}"
+
+
+def _move(row: Row, moves: dict[tuple[Any, int], int | None]) -> str:
+    was = moves.get((row.partition, row.rank), row.rank)
+    if was is None:
+        return "new"
+    return "" if was == row.rank else f"▲{was - row.rank}" if was > row.rank else f"▼{row.rank - was}"
+
+
+def _html(entry: dict[str, Any], rows: Sequence[Row], moves: dict[tuple[Any, int], int | None]) -> str:
+    most = max((abs(row.score) for row in rows), default=0.0)
+    lines = []
+    for row in rows:
+        share = abs(row.score) / most if 0 < most < float("inf") else 0.0
+        group = "" if row.partition is None else f'<td style="{_STYLE["cell"]}">{escape(str(row.partition))}</td>'
+        bar = f'<div style="{_STYLE["bar"]}; width: {5 * share:.2f}em"></div>'
+        lines.append(
+            f'<tr>{group}<td style="{_STYLE["number"]}">{row.rank}</td>'
+            f'<td style="{_STYLE["cell"]}">{_move(row, moves)}</td>'
+            f'<td style="{_STYLE["cell"]}"><b>{escape(str(row.id))}</b></td>'
+            f'<td style="{_STYLE["number"]}">{row.score:,.6g}</td><td style="{_STYLE["cell"]}">{bar}</td></tr>'
+        )
+    caption = f'<caption style="text-align: left">{escape(_title(entry))}</caption>'
+    return f'<table style="{_STYLE["table"]}">{caption}{"".join(lines)}</table>'
+
+
+def _text(entry: dict[str, Any], rows: Sequence[Row], moves: dict[tuple[Any, int], int | None]) -> str:
+    lines = [_title(entry)]
+    for row in rows:
+        group = "" if row.partition is None else f"{row.partition!s:8} "
+        lines.append(f"  {group}{row.rank:3} {_move(row, moves):4} {row.id!s:20} {row.score:>14,.6g}")
+    return "\n".join(lines)
+
+
+class Shown:
+    """Leaderboards that follow a stream in a notebook, until it ends or `stop` is called."""
+
+    def __init__(self, board: Board, every: float, running: Callable[[], bool], display: Any, html: Any) -> None:
+        self._board, self._every, self._running = board, every, running
+        self._html, self._drawn = html, board.html()
+        self._output = display(html(self._drawn), display_id=True)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="skyband-show", daemon=True)
+        self._thread.start()
+
+    def _follow(self) -> None:
+        while not self._stopping.wait(self._every):
+            last = not self._running()
+            if (drawn := self._board.html()) != self._drawn:
+                self._drawn = drawn
+                self._output.update(self._html(drawn))
+            if last:
+                return
+
+    def stop(self) -> None:
+        """Leave the tables as they are."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _ipython_display_(self) -> None:
+        """Show nothing more when a cell ends with this."""
+
+
+def show(board: Board, every: float, running: Callable[[], bool]) -> Shown | None:
+    """Show leaderboards, live in a notebook; elsewhere print them once."""
+    python = sys.modules.get("IPython")
+    shell = python.get_ipython() if python is not None else None
+    if shell is None or not hasattr(shell, "kernel"):
+        print(board.text())  # noqa: T201 - what it is for
+        return None
+    from IPython.display import HTML, display
+
+    return Shown(board, every, running, display, HTML)

@@ -1,0 +1,193 @@
+"""The stream side of queries that join or aggregate, made by Spark: of each pane and id one row comes back.
+
+On the executors rows are filtered, and reduced to what `skyband.engine.partials` calls partials: of each pane and id the
+latest event, or the aggregates of its events. All events of a pane lie in the same windows, so the driver makes of
+these rows the very objects that it would make of all events. Thresholds, which spare other queries most of their rows,
+are of no use here: another event of an id, or another remote value, gives it another score.
+
+What the replica knows is joined on the executors as far as it is final: ids that are *settled* (`Joins.settled`) are
+broadcast with every batch, and of their events only a row per pane comes back. Any other remote value may be refreshed
+before the window is answered, so it is looked up then, on the driver.
+
+Queries over the same windows that have the same stream side share one pass.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skyband.engine.joined_query import JoinedQuery
+from skyband.engine.monitor import Monitor
+from skyband.engine.partials import CARRIED, FIRST, ID, PANE, REFRESHED, REMOTE, ROWS, STREAM, TIME
+from skyband.engine.per_id import PerIdQuery, ReducedBatch
+from skyband.events.batch import StreamColumns
+from skyband.events.keys import is_text
+from skyband.queries.decomposition import Aggregate
+from skyband.spark import columns
+from skyband.spark.columns import quoted
+from skyband.spark.reducers.ranking import BatchProgress
+from skyband.spark.services import Changes
+from skyband.windows import NEVER
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TAKEN, REJECTED, OTHER, LATE, ASIDE = 0, 1, 2, 3, 4
+_KIND, _NEWEST, _LATEST, _CARRIED, _SETTLED = "kind", "newest", "latest", "carried", "settled"
+Key = tuple[Any, ...]
+
+
+class PartialsReducer:
+    """Reads the batches of one stream for its joined queries.
+
+    Parameters
+    ----------
+    source
+        Which columns hold time and id.
+    schema
+        The stream's columns.
+    """
+
+    def __init__(self, source: StreamColumns, schema: pa.Schema) -> None:
+        self.source, self.schema = source, schema
+        self.time = columns.event_time_sql(source, schema)
+
+    def read(self, df: DataFrame, monitor: Monitor, reading: BatchProgress) -> None:
+        """Take a batch into the joined queries of a monitor."""
+        found: dict[Key, ReducedBatch] = {}
+        reduced = {}
+        for one in monitor.joins.queries:
+            key = (one.sides.part, one.sides.aggregates, one.sides.where, one.windows, one.query.order, one.side.on,
+                   one.side.select, one.side.group_by, one.late_before)  # fmt: skip
+            settled = self._settled(monitor, one)
+            key = (*key, *((one.sides.service, one.sides.condition) if settled.num_rows else ()))
+            if key not in found:
+                with reading.phase("plan"):
+                    frame = self._frame(df, one, settled)
+                reading.passes += 1
+                with reading.phase("scan"):
+                    table = frame.toArrow()
+                reading.shipped += table.num_rows
+                found[key] = self._reduced(table.cast(columns.in_utc(table.schema)), one)
+            reduced[one.name] = found[key]
+        with reading.phase("push"):
+            monitor.push_reduced(reduced)
+
+    @staticmethod
+    def _settled(monitor: Monitor, one: PerIdQuery) -> pa.Table:
+        """Return the ids of which nothing need come back; none where the remote side tells what is new."""
+        settled = monitor.joins.settled(one)
+        told = isinstance(one, JoinedQuery) and isinstance(one.remote.gateway.service, Changes)
+        return settled.slice(0, 0) if told else settled
+
+    # On the executors.
+
+    def _frame(self, df: DataFrame, one: PerIdQuery, settled: pa.Table) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+        rows = df.select(*(F.expr(text).alias(name) for name, text in self._columns(one).items()))
+        if settled.num_rows:
+            known = df.sparkSession.createDataFrame(settled.rename_columns([_SETTLED, REFRESHED]))
+            rows = rows.join(F.broadcast(known), F.expr(f"{ID} = {_SETTLED} AND {_KIND} = {TAKEN}"), "left")
+            rows = rows.withColumn(_KIND, F.expr(f"CASE WHEN isnull({_SETTLED}) THEN {_KIND} ELSE {ASIDE} END"))
+        else:
+            rows = rows.withColumn(REFRESHED, F.lit(None).cast("bigint"))
+        keys = {PANE: f"{_KIND} IN ({TAKEN}, {ASIDE})", ID: f"{_KIND} = {TAKEN}"}
+        grouped = [F.expr(f"CASE WHEN {mine} THEN {name} END").alias(name) for name, mine in keys.items()]
+        return rows.groupBy(F.col(_KIND), *grouped).agg(
+            *(F.expr(f"{text} AS {quoted(name)}") for name, text in self._sums(one))
+        )
+
+    def _columns(self, one: PerIdQuery) -> dict[str, str]:
+        """Return what is worked out of each row, as SQL."""
+        sides, side, schema = one.sides, one.side, self.schema
+        key = side.group_by or self.source.id
+        found = {TIME: self.time, ID: _id(key, schema)}
+        wanted = [f"isnotnull({self.time})", f"isnotnull({quoted(key)})"]
+        if side.on is not None:
+            found[REMOTE] = _id(side.on, schema)
+            wanted.append(f"isnotnull({quoted(side.on)})")
+        if not sides.aggregates:
+            found[STREAM] = f"double({sides.part.spark_sql(schema)})"
+            wanted.append(f"NOT coalesce(isnan({found[STREAM]}), true) AND isnotnull({found[STREAM]})")
+        where = "true" if sides.where is None else f"coalesce({sides.where.spark_sql(schema)}, false)"
+        late = f"{self.time} < {one.late_before}L"
+        found[_KIND] = (
+            f"CASE WHEN NOT {where} THEN {OTHER} WHEN NOT ({' AND '.join(wanted)}) THEN {REJECTED} "
+            f"WHEN {late} THEN {LATE} ELSE {TAKEN} END"
+        )
+        found[PANE] = _pane(one, self.time)
+        for measure in side.measures.values():
+            found[_argument(measure)] = f"nullif(double({measure.values(schema).spark_sql(schema)}), double('NaN'))"
+        return found | {CARRIED + name: quoted(name) for name in side.select}
+
+    def _sums(self, one: PerIdQuery) -> list[tuple[str, str]]:
+        """Return what is worked out of the rows of a pane and id, as SQL."""
+        side = one.side
+        keys = [TIME]
+        if not one.sides.aggregates:
+            keys.append(f"{STREAM if one.query.order == 'desc' else f'(-{STREAM})'} AS merit")
+        keys += [REMOTE] if side.on is not None else []
+        place = f"struct({', '.join(keys)})"
+        found = [
+            (ROWS, "count(1)"),
+            (_NEWEST, f"max({TIME})"),
+            (FIRST, f"min({TIME})"),
+            (REFRESHED, f"min({REFRESHED})"),
+        ]
+        more = [STREAM] if not one.sides.aggregates else []
+        found.append((_LATEST, f"max(struct({', '.join([*keys, *more])}))"))
+        if side.select:
+            carried = ", ".join(quoted(CARRIED + name) for name in side.select)
+            found.append((_CARRIED, f"max_by(struct({carried}), {place})"))
+        return [*found, *((name, f"{m.function}({quoted(_argument(m))})") for name, m in side.measures.items())]
+
+    # On the driver.
+
+    def _reduced(self, table: pa.Table, one: PerIdQuery) -> ReducedBatch:
+        newest = pc.max(table[_NEWEST]).as_py()
+        counts = {
+            kind: int(pc.sum(table.filter(pc.equal(table[_KIND], kind))[ROWS]).as_py() or 0)
+            for kind in (REJECTED, LATE)
+        }
+        taken = table.filter(pc.equal(table[_KIND], TAKEN)).combine_chunks()
+        latest = taken[_LATEST].combine_chunks()
+        found: dict[str, Any] = {PANE: taken[PANE], ID: taken[ID], TIME: latest.field(TIME), ROWS: taken[ROWS]}
+        if one.side.on is not None:
+            found[REMOTE] = latest.field(REMOTE)
+        if not one.sides.aggregates:
+            found[STREAM] = latest.field(STREAM)
+        for name, measure in one.side.measures.items():
+            found[name] = taken[name] if measure.function == "count" else pc.fill_null(taken[name], np.nan)
+        if one.side.select:
+            carried = taken[_CARRIED].combine_chunks()
+            found |= {CARRIED + name: carried.field(CARRIED + name) for name in one.side.select}
+        partials = pa.table(found)
+        aside = table.filter(pc.equal(table[_KIND], ASIDE)).select([PANE, ROWS, FIRST, _NEWEST, REFRESHED])
+        partly = [part.filter(pc.less(part[PANE], one.partly_before))[ROWS] for part in (partials, aside)]
+        return ReducedBatch(
+            partials, NEVER if newest is None else int(newest), late=counts[LATE], rejected=counts[REJECTED],
+            partly_late=sum(pc.sum(rows).as_py() or 0 for rows in partly),
+            aside=aside.rename_columns([PANE, ROWS, FIRST, TIME, REFRESHED]),
+        )  # fmt: skip
+
+
+def _id(name: str, schema: pa.Schema) -> str:
+    return f"cast({quoted(name)} AS {'STRING' if is_text(schema.field(name).type) else 'BIGINT'})"
+
+
+def _argument(measure: Aggregate) -> str:
+    return f"of {measure}"
+
+
+def _pane(one: PerIdQuery, time: str) -> str:
+    """Return the pane of a row, as `skyband.engine.partials.Grid` numbers them."""
+    windows, rest = one.windows, one.side.grid.rest
+    since = f"({time} - {windows.offset}L)"
+    within = f"pmod({since}, {windows.slide}L)"
+    second = f" + CASE WHEN {within} >= {rest}L THEN 1L ELSE 0L END" if rest else ""
+    return f"(({since} - {within}) div {windows.slide}L) * 2L{second}"
