@@ -39,7 +39,8 @@ demo: $(STAMP) java  ## watch leaderboards over a made-up market
 test: $(STAMP) java lint kafka-jars  ## lint, types and all tests
 	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
-torture: $(STAMP) java  ## kill streams 200 times, and compare what they leave
+torture: $(STAMP) java  ## play ten thousand histories, kill streams 200 times, and compare what they leave
+	$(BIN)/python -m tests.simulation --seeds 10000
 	$(BIN)/python -m tests.spark.torture --kills 200
 
 lint: $(STAMP)  ## style, types and the direction of imports
@@ -48,11 +49,12 @@ lint: $(STAMP)  ## style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(STAMP)  ## lay the code out, mend what can be mended
+format: $(STAMP)  ## lay the code out, mend what can be mended, draw the map in CONTRIBUTING.md
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+	$(BIN)/python -m tests.docs.house
 
-bench: $(STAMP)  ## measure the core
+bench: $(STAMP)  ## measure the core (others: python -m benchmarks NAME)
 	$(BIN)/python -m benchmarks core
 
 docs: $(STAMP)  ## build the documentation into site/

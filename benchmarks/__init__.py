@@ -1,7 +1,7 @@
-"""Benchmarks: `skyband bench NAME` measures, writes the figures, and the page that shows them.
+"""Benchmarks: `python -m benchmarks NAME` measures, writes the figures, and the page that shows them.
 
-A benchmark is a module here of its name, with a `Scale` (how much of everything), a `setting` to run in, and
-`EXPERIMENTS`, which yield rows; and a module of its page, with the texts, plots and targets.
+A benchmark is a package here of its name, with a `Scale` (how much of everything), a `setting` to run in, and
+`EXPERIMENTS`, which yield rows; its module `page` has the texts, plots and targets of its page.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _check(name: str, full: bool, smoke: bool) -> None:
     missing = [package for package in (*NEEDED[name], "matplotlib") if importlib.util.find_spec(package) is None]
     if missing:
         extra = EXTRAS.get(name, "bench")
-        msg = f"benchmarks need {', '.join(missing)}, not installed here; install the extra 'skyband[{extra}]'"
+        msg = f"benchmarks need {', '.join(missing)}, not installed here; run: pip install -e '.[{extra}]'"
         raise BenchmarkError(msg)
 
 

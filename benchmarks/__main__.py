@@ -1,16 +1,16 @@
-"""Run a benchmark without the command line tool: ``python -m benchmarks core [--smoke | --full]``."""
+"""Run a benchmark: ``python -m benchmarks core [--smoke | --full]``."""
 
 from __future__ import annotations
 
 import argparse
 
-from benchmarks import BENCHMARKS, run
+from benchmarks import BENCHMARKS, BenchmarkError, run
 
 
 def main() -> None:
     """Read the arguments and run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("name", choices=BENCHMARKS, help="which benchmark")
+    parser.add_argument("name", metavar="NAME", help=f"which benchmark: {', '.join(BENCHMARKS)}")
     parser.add_argument(
         "--data", help="where Parquet files are kept; for the experiments of papers where the recorded data sets are"
     )
@@ -19,7 +19,10 @@ def main() -> None:
     parser.add_argument("--variant", dest="variants", action="append", default=[], help="another way to run it")
     parser.add_argument("--full", action="store_true", help="larger sizes, more repeats")
     parser.add_argument("--smoke", action="store_true", help="a few seconds, only to see that it works")
-    run(**vars(parser.parse_args()))
+    try:
+        run(**vars(parser.parse_args()))
+    except BenchmarkError as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def numpy_pass(source: pa.Table, queries: Sequence[Query]) -> Job:
     """
     score = source["score"].to_numpy()
     panes = int(source["time"][-1].as_py()) // queries[0].window.slide + 1
-    keep = min(len(score), panes * queries[0].k)
+    keep = min(len(score), panes * queries[0].most_rows)
     bar = np.partition(score, len(score) - keep)[len(score) - keep]
     return lambda: np.flatnonzero(score > bar)
 
@@ -95,7 +95,7 @@ def numpy_loop(source: pa.Table, queries: Sequence[Query]) -> Job:
         found = {}
         for query in queries:
             windows, low, high = window_rows(query, time)
-            rows = [best(low[i], high[i], query.k) for i in range(len(windows))]
+            rows = [best(low[i], high[i], query.most_rows) for i in range(len(windows))]
             number = np.repeat(windows, [len(part) for part in rows])
             flat = np.concatenate(rows)
             found[query.name] = pa.table({"window": number, "id": ids[flat], "score": score[flat]})

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 import skyband as sb
-from skyband.remote.services import Limits
+from skyband.remote import Limits
 
 USERS = [f"user{number:02}" for number in range(40)]
 MINUTE = 60_000_000

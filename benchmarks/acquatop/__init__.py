@@ -133,7 +133,7 @@ class World:
         join = AcquaTop(
             k=k, n=n, size=SIZE, slide=SLIDE, offset=START % SLIDE, score=self.score, gateway=Gateway(fetch),
             replica=self.remote.replica(rates=policy.endswith("WBM")), policy=policy, budget=budget, carry=carry,
-            seed=SEED,
+            seed=SEED, only_candidates=True,  # as in the paper
         )  # fmt: skip
         for window, truth in zip(self.windows, self.truth, strict=True):
             current.append(truth)

@@ -43,6 +43,8 @@ for everything. Our own policy, `AT-GAIN`, is beside them; also with one aim onl
   one.
 - **The code that runs** is the library's: `AcquaTop` with a function as its service. Only the oracle and the
   metrics are the benchmark's. A refresh that finds nothing new counts. AT-ASM has no budget.
+- **Candidates**: nobody but a policy's candidates is refreshed (`only_candidates`), as in the paper. Otherwise the
+  library gives what a policy leaves of its budget to the rest of the window.
 - **Grid**: Tables 4 and 5 of the paper. The text says CH = 20 for experiments 1, 3 and 4 where Table 5 says 10; 20
   fits its results, and is taken. Experiment 0 has N = 20, as Table 5 says; N = 10 is a point of experiment 1.
 - **WBM** is told beforehand how often each user's value changes, as in the paper. AT-GAIN is told nothing: it
@@ -62,10 +64,10 @@ RUN_IT = """\
 ## Run it yourself
 
 ```
-pip install 'skyband[bench]'
-skyband bench acquatop --data FOLDER                                    # everything: some minutes
-skyband bench acquatop --experiment 1 --data FOLDER --output rows.csv   # one experiment, its rows only
-skyband bench acquatop --smoke --data FOLDER --output out               # some seconds, to see that it works
+pip install -e '.[bench]'   # in a clone of the repository
+python -m benchmarks acquatop --data FOLDER                                    # everything: some minutes
+python -m benchmarks acquatop --experiment 1 --data FOLDER --output rows.csv   # one experiment, its rows only
+python -m benchmarks acquatop --smoke --data FOLDER --output out               # some seconds, to see that it works
 ```
 
 `FOLDER` has `twitter/mentions.csv.gz` and `twitter/ds_ch.parquet`. Without it the environment variable

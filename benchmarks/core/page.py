@@ -35,10 +35,10 @@ RUN_IT = """\
 ## Run it yourself
 
 ```
-pip install 'skyband[bench]'
-skyband bench core            # some minutes
-skyband bench core --smoke    # some seconds, only to see that it works
-skyband bench core --full     # larger, more repeats
+pip install -e '.[bench]'   # in a clone of the repository
+python -m benchmarks core            # some minutes
+python -m benchmarks core --smoke    # some seconds, only to see that it works
+python -m benchmarks core --full     # larger, more repeats
 ```
 
 Raw rows: `benchmarks/results/core.csv`, versions and machine in `core.json` beside it.

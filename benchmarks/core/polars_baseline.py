@@ -28,7 +28,7 @@ def loop(source: pa.Table, queries: Sequence[Query]) -> Job:
 
     def one(query: Query) -> pl.DataFrame:
         windows, low, high = window_rows(query, frame["time"].to_numpy())
-        parts = [frame.slice(a, b - a).top_k(query.k, by="score") for a, b in zip(low, high, strict=True)]
+        parts = [frame.slice(a, b - a).top_k(query.most_rows, by="score") for a, b in zip(low, high, strict=True)]
         window = pl.Series(np.repeat(windows, [part.height for part in parts]))
         return pl.concat(parts).select("id", "score", window=window)
 
@@ -39,14 +39,14 @@ def panes(source: Source, queries: Sequence[Query]) -> Job:
     """Top k of each pane first, the least of them as a filter; then windows over what is left. The fastest we found."""
     scan = _scan(source)
     grain = _grain(queries)
-    k = max(query.k for query in queries)
+    k = max(query.most_rows for query in queries)
     return lambda: _windows(_pane_tops(scan, grain, k), queries, grain)
 
 
 def panes_from_memory(source: Sequence[Path], queries: Sequence[Query]) -> Job:
     """Read all files into memory first, then go on as `panes`: they are read once, not twice."""
     grain = _grain(queries)
-    k = max(query.k for query in queries)
+    k = max(query.most_rows for query in queries)
 
     def job() -> Frames:
         frame = pl.read_parquet(source, columns=["time", "id", "score"])
@@ -59,7 +59,7 @@ def panes_in_one(source: Source, queries: Sequence[Query]) -> Job:
     """Top k of each pane as structs in one streaming aggregation, then windows over what is left."""
     scan = _scan(source)
     grain = _grain(queries)
-    k = max(query.k for query in queries)
+    k = max(query.most_rows for query in queries)
 
     def job() -> Frames:
         pane = (pl.col("time") // grain).set_sorted().alias("pane")
@@ -97,7 +97,7 @@ def _windows(tops: pl.DataFrame, queries: Sequence[Query], grain: int) -> Frames
     if len(queries) == 1:
         return {queries[0].name: _exploded(tops, queries[0], grain)}
     tops = tops.with_columns(rank=pl.int_range(pl.len(), dtype=pl.Int32).over("pane"))
-    return {query.name: _filtered(tops.filter(pl.col("rank") < query.k), query, grain) for query in queries}
+    return {query.name: _filtered(tops.filter(pl.col("rank") < query.most_rows), query, grain) for query in queries}
 
 
 def _exploded(tops: pl.DataFrame, query: Query, grain: int) -> pl.DataFrame:
@@ -106,7 +106,7 @@ def _exploded(tops: pl.DataFrame, query: Query, grain: int) -> pl.DataFrame:
     first = (start - query.window.size) // query.window.slide + 1
     windows = pl.int_ranges(first, start // query.window.slide + 1)
     copies = tops.lazy().select("id", "score", window=windows).explode("window")
-    heads = copies.group_by("window", maintain_order=True).agg(pl.col("id", "score").head(query.k))
+    heads = copies.group_by("window", maintain_order=True).agg(pl.col("id", "score").head(query.most_rows))
     return heads.explode("id", "score").collect()
 
 
@@ -118,11 +118,11 @@ def _filtered(tops: pl.DataFrame, query: Query, grain: int) -> pl.DataFrame:
     first, last = cast(int, tops["pane"].min()), cast(int, tops["pane"].max())
     size, slide = query.window.size // grain, query.window.slide // grain
     windows = window_numbers(query, first * grain, last * grain)
-    near = tops.head(2 * query.k * (last - first + 1) // size)
+    near = tops.head(2 * query.most_rows * (last - first + 1) // size)
     parts = []
     for start in (windows * slide).tolist():
         inside = pl.col("pane").is_between(start, start + size - 1)
         part = near.filter(inside)
-        parts.append((part if part.height >= query.k else tops.filter(inside)).head(query.k))
+        parts.append((part if part.height >= query.most_rows else tops.filter(inside)).head(query.most_rows))
     window = pl.Series(np.repeat(windows, [part.height for part in parts]))
     return pl.concat(parts).select("id", "score", window=window)

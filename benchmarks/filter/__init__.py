@@ -102,7 +102,7 @@ class World:
         join = FilterJoin(
             size=self.size, slide=SLIDE, offset=START % SLIDE, condition=">", threshold=self.threshold,
             gateway=Gateway(fetch), replica=self.remote.replica(rates="WBM" in policy), policy=policy, budget=budget,
-            seed=SEED,
+            seed=SEED, only_candidates=True,  # as in the paper
         )  # fmt: skip
         found = []
         for window, truth, right in zip(self.windows, self.truth, self.right, strict=True):

@@ -32,6 +32,8 @@ is made for rankings but takes filters too, is beside the paper's policies.
 - **Remote value** at a time: that of the last snapshot strictly before. The replica starts with everybody's first
   one.
 - **FDT**, how near to the threshold a value must be for the `.F` policies, is 1,000, as in the paper.
+- **Candidates**: nobody but a policy's candidates is refreshed (`only_candidates`), as in the paper. Otherwise the
+  library gives what a policy leaves of its budget to the rest of the window.
 - **WBM** is told beforehand how often each user's value changes; AT-GAIN learns it.
 - **The figure** is the Jaccard distance between the answer and the oracle's, summed over all windows: less is
   better. Figures are medians over the draws; bars are quartiles.
@@ -41,10 +43,10 @@ RUN_IT = """\
 ## Run it yourself
 
 ```
-pip install 'skyband[bench]'
-skyband bench filter --data FOLDER                                      # everything: some minutes
-skyband bench filter --experiment budget --data FOLDER --output rows.csv   # one experiment, its rows only
-skyband bench filter --smoke --data FOLDER --output out                 # some seconds, to see that it works
+pip install -e '.[bench]'   # in a clone of the repository
+python -m benchmarks filter --data FOLDER                                      # everything: some minutes
+python -m benchmarks filter --experiment budget --data FOLDER --output rows.csv   # one experiment, its rows only
+python -m benchmarks filter --smoke --data FOLDER --output out                 # some seconds, to see that it works
 ```
 
 `FOLDER` has `twitter/mentions.csv.gz` and `twitter/followers.csv.gz`. Without it the environment variable

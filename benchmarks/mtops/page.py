@@ -41,10 +41,10 @@ RUN_IT = """\
 ## Run it yourself
 
 ```
-pip install 'skyband[bench]'
-skyband bench mtops --data FOLDER    # some minutes
-skyband bench mtops --smoke          # some seconds, only to see that it works
-skyband bench mtops --full           # the sizes of the thesis everywhere: hours
+pip install -e '.[bench]'   # in a clone of the repository
+python -m benchmarks mtops --data FOLDER    # some minutes
+python -m benchmarks mtops --smoke          # some seconds, only to see that it works
+python -m benchmarks mtops --full           # the sizes of the thesis everywhere: hours
 ```
 
 `FOLDER` has the recorded data sets. Without it the environment variable `SKYBAND_DATA` is asked, then `../shared/data`.

@@ -50,7 +50,7 @@ class Views:
         depth: dict[tuple[int, int, int], int] = {}
         for query in queries:
             same = query.window.size, query.window.slide, query.window.offset
-            depth[same] = max(query.k, depth.get(same, 0))
+            depth[same] = max(query.most_rows, depth.get(same, 0))
         parts = []
         for (size, slide, offset), k in depth.items():
             first = (offset - size) // slide + 1  # of the windows that end after 0

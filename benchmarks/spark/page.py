@@ -40,10 +40,10 @@ RUN_IT = """\
 ## Run it yourself
 
 ```
-pip install 'skyband[spark,bench]'
-skyband bench spark            # less than half an hour
-skyband bench spark --smoke    # about a minute, only to see that it works
-skyband bench spark --full     # larger, more repeats
+pip install -e '.[spark,bench]'   # in a clone of the repository
+python -m benchmarks spark            # less than half an hour
+python -m benchmarks spark --smoke    # about a minute, only to see that it works
+python -m benchmarks spark --full     # larger, more repeats
 ```
 
 Raw rows: `benchmarks/results/spark.csv`, versions and machine in `spark.json` beside it.

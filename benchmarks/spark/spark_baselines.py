@@ -107,7 +107,7 @@ def answer(stream: Stream, queries: Sequence[Query], sink: object, checkpoint: s
     """Answer queries over all that is there, and stop."""
     handle = start(
         stream.read(), queries, time="time", id="id", watermark=DELAY, sink=sink,
-        checkpoint=checkpoint or stream.checkpoint(), trigger=NOW,
+        checkpoint=checkpoint or stream.checkpoint(), trigger=NOW, max_ahead=None,
     )  # fmt: skip
     handle.awaitTermination()
     return handle
@@ -195,7 +195,7 @@ def window(events: DataFrame, query: Query) -> DataFrame:
 
     late = events.withWatermark("time", _seconds(DELAY))
     sliding = F.window("time", _seconds(query.window.size), _seconds(query.window.slide))
-    best = late.groupBy(sliding.alias("window")).agg(_best(F.struct("score", "id"), "score", query.k))
+    best = late.groupBy(sliding.alias("window")).agg(_best(F.struct("score", "id"), "score", query.most_rows))
     return best.select("window.start", F.inline("best"))
 
 
@@ -205,10 +205,10 @@ def cascade(events: DataFrame, query: Query) -> DataFrame:
 
     late = events.withWatermark("time", _seconds(DELAY))
     pane = F.window("time", _seconds(_grain(query)))
-    panes = late.groupBy(pane.alias("pane")).agg(_best(F.struct("score", "id"), "score", query.k))
+    panes = late.groupBy(pane.alias("pane")).agg(_best(F.struct("score", "id"), "score", query.most_rows))
     sliding = F.window(F.window_time("pane"), _seconds(query.window.size), _seconds(query.window.slide))
     copies = panes.select(sliding.alias("window"), F.explode("best").alias("one"))
-    best = copies.groupBy("window").agg(_best(F.col("one"), "one.score", query.k))
+    best = copies.groupBy("window").agg(_best(F.col("one"), "one.score", query.most_rows))
     return best.select("window.start", F.inline("best"))
 
 
@@ -226,7 +226,9 @@ def row_number(events: DataFrame, query: Query) -> DataFrame:
     sliding = F.window("time", _seconds(query.window.size), _seconds(query.window.slide))
     copies = events.withColumn("window", sliding)
     place = F.row_number().over(Window.partitionBy("window").orderBy(F.desc("score")))
-    return copies.withColumn("place", place).where(F.col("place") <= query.k).select("window.start", "id", "score")
+    return (
+        copies.withColumn("place", place).where(F.col("place") <= query.most_rows).select("window.start", "id", "score")
+    )
 
 
 def _best(row: Column, score: str, k: int) -> Column:
@@ -271,7 +273,7 @@ class _Merge:
     def __call__(self, batch: DataFrame, batch_id: int) -> None:  # noqa: ARG002 - as foreachBatch calls it
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
-        micros, k = F.unix_micros("time"), self.query.k
+        micros, k = F.unix_micros("time"), self.query.most_rows
         pane = F.floor(micros / F.lit(_grain(self.query))).alias("pane")
         best = _best(F.struct("score", "id"), "score", k)
         found = batch.groupBy(pane).agg(best, F.max(micros).alias("newest")).toArrow().combine_chunks()
@@ -292,7 +294,7 @@ class _Merge:
         while self.following * slide + size <= watermark:
             low = self.following * slide // grain
             inside = [self.tops[number] for number in range(low, low + size // grain) if number in self.tops]
-            self.answers.append((self.following, *_top(inside, self.query.k)))
+            self.answers.append((self.following, *_top(inside, self.query.most_rows)))
             for number in range(low, low + slide // grain):
                 self.tops.pop(number, None)
             self.following += 1

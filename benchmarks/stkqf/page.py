@@ -51,10 +51,10 @@ RUN_IT = """\
 ## Run it yourself
 
 ```
-pip install 'skyband[bench]'
-skyband bench stkqf --data FOLDER    # about ten minutes
-skyband bench stkqf --smoke          # some seconds, only to see that it works
-skyband bench stkqf --full           # the sizes of the paper everywhere: hours
+pip install -e '.[bench]'   # in a clone of the repository
+python -m benchmarks stkqf --data FOLDER    # about ten minutes
+python -m benchmarks stkqf --smoke          # some seconds, only to see that it works
+python -m benchmarks stkqf --full           # the sizes of the paper everywhere: hours
 ```
 
 `FOLDER` has the recorded data sets. Without it the environment variable `SKYBAND_DATA` is asked, then `../shared/data`.

@@ -49,10 +49,10 @@ RUN_IT = """\
 ## Run it yourself
 
 ```
-pip install 'skyband[bench]'
-skyband bench topkw --data FOLDER    # some minutes
-skyband bench topkw --smoke          # some seconds, only to see that it works
-skyband bench topkw --full           # the sizes of the paper everywhere: many hours
+pip install -e '.[bench]'   # in a clone of the repository
+python -m benchmarks topkw --data FOLDER    # some minutes
+python -m benchmarks topkw --smoke          # some seconds, only to see that it works
+python -m benchmarks topkw --full           # the sizes of the paper everywhere: many hours
 ```
 
 `FOLDER` has the recorded data sets. Without it the environment variable `SKYBAND_DATA` is asked, then `../shared/data`.

@@ -15,22 +15,24 @@
 """
 
 from importlib import import_module
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from skyband.algorithms import ALGORITHMS
-from skyband.answers.answer import Answer, Answers, Change, Row
-from skyband.engine.monitor import Monitor
-from skyband.engine.run import run
-from skyband.engine.stats import Stats
-from skyband.engine.subscriptions import Subscriptions
-from skyband.errors import InputError, LanguageError, QueryError, SkybandError, SnapshotError
-from skyband.languages import Mapping, parse, parse_sql, to_rspql
-from skyband.queries.join import Join
-from skyband.queries.query import Query
-from skyband.queries.scoring import AttributeDistance, Distance, WeightedSum
-from skyband.queries.subscription import Subscription
-from skyband.remote.remote import Remote
-from skyband.windows import Window
+if TYPE_CHECKING:
+    from skyband import spark as spark
+    from skyband.algorithms import ALGORITHMS
+    from skyband.answers.answer import Answer, Answers, Change, Row
+    from skyband.engine.monitor import Monitor
+    from skyband.engine.run import run
+    from skyband.engine.stats import Stats
+    from skyband.engine.subscriptions import Subscriptions
+    from skyband.errors import InputError, LanguageError, QueryError, SkybandError, SnapshotError
+    from skyband.languages import Mapping, parse, parse_sql, to_rspql
+    from skyband.queries.join import Join
+    from skyband.queries.query import Query
+    from skyband.queries.scoring import AttributeDistance, Distance, WeightedSum
+    from skyband.queries.subscription import Subscription
+    from skyband.remote.remote import Remote
+    from skyband.windows import Window
 
 __version__ = "0.1.0"
 __all__ = [
@@ -38,11 +40,35 @@ __all__ = [
     "Mapping", "Monitor", "Query", "QueryError", "Remote", "Row", "SkybandError", "SnapshotError", "Stats",
     "Subscription", "Subscriptions", "WeightedSum", "Window", "parse", "parse_sql", "run", "to_rspql",
 ]  # fmt: skip
+_HOMES = {
+    "skyband.algorithms": ("ALGORITHMS",),
+    "skyband.answers.answer": ("Answer", "Answers", "Change", "Row"),
+    "skyband.engine.monitor": ("Monitor",),
+    "skyband.engine.run": ("run",),
+    "skyband.engine.stats": ("Stats",),
+    "skyband.engine.subscriptions": ("Subscriptions",),
+    "skyband.errors": ("InputError", "LanguageError", "QueryError", "SkybandError", "SnapshotError"),
+    "skyband.languages": ("Mapping", "parse", "parse_sql", "to_rspql"),
+    "skyband.queries.join": ("Join",),
+    "skyband.queries.query": ("Query",),
+    "skyband.queries.scoring": ("AttributeDistance", "Distance", "WeightedSum"),
+    "skyband.queries.subscription": ("Subscription",),
+    "skyband.remote.remote": ("Remote",),
+    "skyband.windows": ("Window",),
+}
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
+if not TYPE_CHECKING:  # else every name would be one
 
-def __getattr__(name: str) -> ModuleType:
-    """Load ``skyband.spark`` when it is first asked for: the core must not need it."""
-    if name == "spark":
-        return import_module("skyband.spark")
-    msg = f"module 'skyband' has no attribute {name!r}"
-    raise AttributeError(msg)
+    def __getattr__(name: str) -> Any:
+        """Load a name when it is first asked for: numba, Arrow and Spark take their time."""
+        if name == "spark":
+            return import_module("skyband.spark")
+        if name not in _MODULES:
+            msg = f"module 'skyband' has no attribute {name!r}"
+            raise AttributeError(msg)
+        globals()[name] = found = getattr(import_module(_MODULES[name]), name)
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

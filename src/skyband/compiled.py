@@ -28,14 +28,18 @@ import numpy.typing as npt
 from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import IndexDataCacheFile
 
-_HERE = Path(__file__).parent
-SOURCES = (
-    *(_HERE / name for name in ("compiled.py", "order.py")),
-    _HERE / "algorithms" / "staircase" / "panes.py",
-    *sorted((_HERE / "algorithms").rglob("*_kernels.py")),
-)
-"""All code that may be in a kernel: it takes in that of those it calls, wherever they are written."""
-_CODE = sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()
+
+def _code(package: Path) -> str:
+    """Return a hash of all code that may be in a kernel, which takes in that of those it calls.
+
+    So compiled code lives in files that are named here, and a change of any of them compiles all kernels anew.
+    """
+    named = [package / name for name in ("compiled.py", "order.py", "algorithms/staircase/panes.py")]
+    kernels = sorted((package / "algorithms").rglob("*_kernels.py"))
+    return sha256(b"".join(path.read_bytes() for path in [*named, *kernels])).hexdigest()
+
+
+_CODE = _code(Path(__file__).parent)
 
 
 def _count_anew() -> None:

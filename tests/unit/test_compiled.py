@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from skyband import compiled
 
+PACKAGE = Path(compiled.__file__).parent
 FUNCTION = """
 import sys
 import numpy as np
@@ -69,12 +71,37 @@ def test_compiled_once_for_all_processes(tmp_path: Path, monkeypatch: pytest.Mon
     assert not list((tmp_path / "cache").rglob("*.nbi"))
 
 
-def test_kernels_take_code_only_from_files_that_count() -> None:
-    known = {path.stem for path in compiled.SOURCES}
-    for path in (Path(compiled.__file__).parent / "algorithms").rglob("*_kernels.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("skyband"):
-                assert (node.module or "").rsplit(".", 1)[-1] in known, f"{path.name}: {node.module}"
+def compiles(path: Path) -> bool:
+    """Tell whether a file has compiled functions."""
+    return any(
+        isinstance(node, ast.ImportFrom)
+        and node.module in ("skyband.compiled", "numba")
+        and {alias.name for alias in node.names} & {"jit", "inlined", "njit"}
+        for node in ast.walk(ast.parse(path.read_text()))
+    )
+
+
+def kernel_files() -> list[str]:
+    return [str(path.relative_to(PACKAGE)) for path in sorted(PACKAGE.rglob("*.py")) if compiles(path)]
+
+
+def callees(file: str) -> set[str]:
+    """Return the files of the package that a file with kernels takes names from."""
+    found = set()
+    for node in ast.walk(ast.parse((PACKAGE / file).read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("skyband."):
+            found.add((node.module or "").removeprefix("skyband.").replace(".", "/") + ".py")
+    return found
+
+
+@pytest.mark.parametrize("file", sorted({name for file in kernel_files() for name in {file, *callees(file)}}))
+def test_a_changed_kernel_is_compiled_anew(file: str, tmp_path: Path) -> None:
+    copy = tmp_path / "skyband"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "page"))
+    before = compiled._code(copy)
+    with (copy / file).open("a") as edited:
+        edited.write("# changed\n")
+    assert compiled._code(copy) != before
 
 
 SORTS = """
