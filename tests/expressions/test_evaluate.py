@@ -84,7 +84,7 @@ def test_an_empty_batch_gives_nothing() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("price / volume", [0.2, None, None]), ("volume % 3", [1.0, 0.0, None]), ("-7 % 3", [-1.0] * 3),
+        ("price / volume", [0.2, None, None]), ("volume % 3", [1, 0, None]), ("-7 % 3", [-1] * 3), ("volume % 3.0", [1.0, 0.0, None]), ("volume + 1", [11, 1, None]),
         ("price > 2.5", [False, True, True]), ("volume IS NULL", [False, False, True]),
         ("flag AND NULL", [None, False, None]), ("flag OR NULL", [True, None, None]), ("flag <=> NULL", [False, False, True]),
         ("volume IN (10, NULL)", [True, None, None]), ("symbol LIKE '_'", [True, None, True]),
@@ -97,11 +97,11 @@ def test_an_empty_batch_gives_nothing() -> None:
     ],
 )  # fmt: skip
 def test_values(text: str, expected: list[Any]) -> None:
-    assert values(text) == expected
+    assert [(type(value), value) for value in values(text)] == [(type(value), value) for value in expected]
 
 
 def test_types() -> None:
-    expected = {"price": "number", "volume": "integer", "volume + 1": "number", "symbol": "text", "flag": "boolean", "ts": "time",
+    expected = {"price": "number", "volume": "integer", "volume + 1": "integer", "volume + 1.0": "number", "volume / 1": "number", "-volume": "integer", "volume + NULL": "integer", "symbol": "text", "flag": "boolean", "ts": "time",
                 "volume = 1": "boolean", "coalesce(volume, 1)": "integer", "coalesce(volume, 1.5)": "number", "NULL": "number",
                 "length(symbol)": "integer", "CAST(price AS BIGINT)": "integer"}  # fmt: skip
     assert {text: parse(text).bind(BATCH.schema).type for text in expected} == expected
@@ -122,7 +122,7 @@ def test_times_are_microseconds_whatever_their_unit() -> None:
 
 def test_every_width_of_integers_and_text() -> None:
     for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32()):
-        assert values("x + 1", x=pa.array([1, None], kind)) == [2.0, None]
+        assert values("x + 1", x=pa.array([1, None], kind)) == [2, None]
     for kind in (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())):
         assert values("x = 'é'", x=pa.array(["é", None], pa.string()).cast(kind)) == [True, None]
         assert values("x", x=pa.array(["é", None], pa.string()).cast(kind)) == ["é", None]

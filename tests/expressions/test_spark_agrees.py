@@ -21,8 +21,8 @@ SEED = int(os.environ.get("SKYBAND_SEED", "20240131"))
 KINDS = ["number", "integer", "text", "boolean"]
 PICKED = [
     "1.5", "1e3", "'é'", "'${spark.app.name}'", "'a${x}b'", "NULL", "TRUE", "-9223372036854775808", "a", "i", "s", "p", "f",
-    "k", "d", "ts", "local", "day", "`we``ird. näme`", "A", "a / 0", "a / -0.0", "a % 0", "a % -0.0", "-7.5 % 2", "i + i",
-    "i * j", "9007199254740993 = 9007199254740992", "i = 9007199254740993", "i = 9007199254740993.0", "i > a", "a < b",
+    "k", "d", "ts", "local", "day", "`we``ird. näme`", "A", "a / 0", "a / -0.0", "a % 0", "a % -0.0", "-7.5 % 2", "i + j",
+    "i - j", "i * j", "i % j", "-i", "abs(i)", "k + k", "k * k", "i + a", "i * 1.0", "i / j", "floor(i)", "round(i)", "i % 10 = 2", "9007199254740993 = 9007199254740992", "i = 9007199254740993", "i = 9007199254740993.0", "i > a", "a < b",
     "a = b", "a <> b", "s < u", "s = 'É'", "lower(s)", "upper(s)", "s LIKE 'it_s'", r"s LIKE '\\\\'", r"s LIKE '%\\%%'",
     "s LIKE '%'", "s LIKE ''", "s LIKE 'a%b'", "s LIKE '_'", "p AND q", "p OR q", "NOT p", "p <=> q", "p IS NOT TRUE",
     "a IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)", "a IN (b, NULL)", "CAST(a AS BIGINT)", "CAST(a AS INT)",

@@ -5,7 +5,7 @@ both meanings are made: an evaluation over Arrow record batches, and a Spark SQL
 bit, also on NULL, NaN, infinities, -0.0 and division by zero (see ``docs/expressions.md`` for the table), but
 for the last digits of exp, ln, log, log10, log2, log1p, power, sin, cos and tan.
 
-- Arithmetic is done in float64; integers become float64 first, so nothing overflows.
+- Integers stay int64, and what does not fit is NULL; with a float beside them, and in ``/``, they become float64.
 - ``x / 0`` and ``x % 0`` are NULL, as are logarithms of what is not positive. Nothing raises at run time.
 - NaN equals NaN and is greater than every other number; -0.0 equals 0.0.
 - Integers compare with integers exactly; text compares by its UTF-8 bytes; AND, OR and NOT know NULL.

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 
 from skyband.errors import InputError
-from skyband.expressions.functions import CAST_TYPES, CASTS, FUNCTIONS, OPERATORS, Function, Group, Slot
+from skyband.expressions.functions import CAST_TYPES, CASTS, FUNCTIONS, INTEGERS, OPERATORS, Function, Group, Slot
 from skyband.expressions.tree import Call, Column, Literal, Node, Type, to_sql
 
 
@@ -32,7 +32,7 @@ def bind_tree(node: Node, schema: pa.Schema) -> Typed:
     Examples
     --------
     >>> bind_tree(Call("+", (Column("a"), Column("a"))), pa.schema([("a", pa.int32())])).type
-    <Type.NUMBER: 'number'>
+    <Type.INTEGER: 'integer'>
     """
     typed = _bind(node, schema)
     # Nothing decides the type of a bare NULL.
@@ -47,12 +47,19 @@ def _bind(node: Node, schema: pa.Schema) -> Typed:
     args = [_bind(arg, schema) for arg in node.args]
     if node.name.startswith("cast "):
         return _cast(node, args[0])
-    function = OPERATORS.get(node.name) or FUNCTIONS[node.name]
+    function = _function(node.name, {arg.type for arg in args})
     slots = function.takes(len(args))
     wanted = {slot: _common(node, slot, args, slots) for slot in set(slots)}
     converted = tuple(_convert(node, arg, wanted[slot]) for arg, slot in zip(args, slots, strict=True))
     gives = function.gives
     return Typed(node, wanted[gives] if isinstance(gives, Group) else gives, None, function, converted)
+
+
+def _function(name: str, types: set[Type]) -> Function:
+    """Look up a function: some have a meaning of their own on integers."""
+    if name in INTEGERS and types - {Type.NULL} == {Type.INTEGER}:
+        return INTEGERS[name]
+    return OPERATORS.get(name) or FUNCTIONS[name]
 
 
 # Columns.

@@ -1,8 +1,9 @@
 """The one table of what is allowed: for each name its types, its meaning in NumPy and its Spark text.
 
 To add a function of numbers, add a line such as ``"cbrt": _math(np.cbrt, "cbrt({0})")`` to `FUNCTIONS`.
+Where it gives an integer for integers, add its other meaning to `INTEGERS`.
 
-Spark texts must not raise in ANSI mode nor depend on it: hence ``try_divide``, ``try_mod``, ``try_cast``.
+Spark texts must not raise in ANSI mode nor depend on it: hence ``try_add``, ``try_divide``, ``try_mod``, ``try_cast``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from skyband.expressions import like
 from skyband.expressions import vectors as v
 from skyband.expressions.tree import Type
 
@@ -52,6 +54,8 @@ class Function:
         The type of the result, or the group whose common type it has.
     arity
         Fewest and most arguments.
+    pattern
+        Whether the last argument is a constant text, which `spark` gets as it is.
     """
 
     kernel: v.Kernel
@@ -59,6 +63,7 @@ class Function:
     takes: Callable[[int], Sequence[Slot]]
     gives: Slot
     arity: tuple[int, int]
+    pattern: bool = False
 
 
 def _function(
@@ -146,7 +151,7 @@ OPERATORS: dict[str, Function] = {
     "is null": _function(v.is_null, "({0} IS NULL)", Group.COMPARED, BOOLEAN),
     "between": _function(v.between, "({0} >= {1} AND {0} <= {2})", Group.ORDERED, BOOLEAN, 3),
     "in": _function(v.is_in, _spark_in, Group.COMPARED, BOOLEAN, 2, MANY),
-    "like": _function(v.strict(v.like), "({0} LIKE {1})", TEXT, BOOLEAN, 2),
+    "like": Function(v.strict(v.like), like.spark, lambda count: [TEXT] * count, BOOLEAN, (2, 2), pattern=True),
     "case": Function(
         v.case,
         _spark_case,
@@ -200,6 +205,35 @@ FUNCTIONS: dict[str, Function] = {
     "concat": _text(v.concat, _joined("concat"), most=MANY),
 }
 
+
+def _whole(kernel: v.Kernel, spark: str, arity: int = 1) -> Function:
+    """Make a function of integers that gives an integer."""
+    return _function(kernel, spark, INTEGER, INTEGER, arity)
+
+
+def _same(a: v.Vec) -> v.Vec:
+    return a
+
+
+def _sealed(text: str) -> str:
+    # Catalyst gathers the constants of nested sums and products of integers, and then other things overflow, or
+    # nothing does. It does not look behind a shift.
+    return f"shiftright({text}, 0)"
+
+
+# What differs where all arguments are integers: these stay int64, and what does not fit is NULL.
+INTEGERS: dict[str, Function] = {
+    "+": _whole(v.add_integers, _sealed("try_add({0}, {1})"), 2),
+    "-": _whole(v.subtract_integers, "try_subtract({0}, {1})", 2),
+    "*": _whole(v.multiply_integers, _sealed("try_multiply({0}, {1})"), 2),
+    "%": _whole(v.strict(np.fmod, _is_zero), "try_mod({0}, {1})", 2),
+    "neg": _whole(v.negate_integers, "try_subtract(0L, {0})"),
+    "abs": _whole(v.abs_integers, _sealed("try_multiply({0}, cast(signum({0}) AS BIGINT))")),
+    "floor": _whole(_same, "{0}"),
+    "ceil": _whole(_same, "{0}"),
+    "round": _whole(_same, "{0}"),
+}
+
 ALIASES = {
     "pow": "power",
     "ceiling": "ceil",
@@ -221,10 +255,6 @@ def _spark_text(plain: str, target: str) -> str:
     # "(?!.)" with "(?s)" is the very end: "$" would let a last newline pass, "\z" needs a backslash.
     pattern = plain.replace("{", "{{").replace("}", "}}")
     return f"(CASE WHEN {{0}} RLIKE '(?s)^{pattern}(?!.)' THEN try_cast({{0}} AS {target}) END)"
-
-
-def _same(a: v.Vec) -> v.Vec:
-    return a
 
 
 _AS_FLOAT64 = v.strict(lambda a: a.astype(np.float64))

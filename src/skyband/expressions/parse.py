@@ -19,7 +19,9 @@ from sqlglot.tokens import Token, TokenType
 
 from skyband.errors import ExpressionError, QueryError
 from skyband.expressions.functions import ALIASES, CASTS, FUNCTIONS, MANY, OPERATORS
+from skyband.expressions.like import MAX_PATTERN
 from skyband.expressions.tree import FALSE, NULL, TRUE, Call, Column, Literal, Node, Type
+from skyband.expressions.vectors import int64_or_none
 
 MAX_LENGTH = 10_000
 # sqlglot needs about 23 Python frames per bracket, and Python allows 1,000 in all.
@@ -232,12 +234,16 @@ def _chain(name: str, kind: type[exp.Expression]) -> _Handler:
     return _Handler(build, frozenset(("this", "expression")))
 
 
+_TEMPORARY = ("global_", "temporary")  # marks of another dialect's temporary tables
+
+
 def _column(reader: Reader, node: Any, _: int) -> Node:
-    if not isinstance(node.this, exp.Identifier):
-        reader.refuse(node.this)
+    name = node.this
+    if not isinstance(name, exp.Identifier) or any(value for key, value in name.args.items() if key in _TEMPORARY):
+        reader.refuse(name)
     if len(node.parts) > 1:
-        name = ".".join(part.name for part in node.parts)
-        message = f"fields inside a column are not allowed; if the column is called {name!r}, write `{name}`"
+        whole = ".".join(part.name for part in node.parts)
+        message = f"fields inside a column are not allowed; if the column is called {whole!r}, write `{whole}`"
         reader.fail(message, position(node))
     return Column(node.name)
 
@@ -247,19 +253,24 @@ def _literal(reader: Reader, node: Any, _: int) -> Node:
     if node.is_string:
         return Literal(Type.TEXT, text)
     if text.isdecimal() and text.isascii():
-        return _integer(reader, node, int(text))
+        return _integer(reader, node, text)
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        reader.fail(f"{text} is not a number that fits 64 bits", position(node))
+        shown = text if len(text) <= 30 else f"{text[:10]}… of {len(text):,} characters"
+        reader.fail(f"{shown} is not a number that fits 64 bits", position(node))
     return Literal(Type.NUMBER, repr(value))
 
 
-def _integer(reader: Reader, node: exp.Expression, value: int) -> Literal:
-    if not -(2**63) <= value < 2**63:
-        reader.fail(f"the integer {value} does not fit 64 bits; write {value}.0 for a number", position(node))
+def _integer(reader: Reader, node: exp.Expression, text: str) -> Literal:
+    value = int64_or_none(text)
+    if value is None:
+        digits = len(text.lstrip("-"))
+        if digits > 30:
+            reader.fail(f"an integer of {digits:,} digits does not fit 64 bits", position(node))
+        reader.fail(f"the integer {text} does not fit 64 bits; write {text}.0 for a number", position(node))
     return Literal(Type.INTEGER, str(value))
 
 
@@ -267,10 +278,10 @@ def _negative(reader: Reader, node: Any, depth: int) -> Node:
     """Negate; -1 is a literal, so that it stays an integer and so that the smallest one can be written."""
     inner = node.this.unnest()
     if isinstance(inner, exp.Literal) and not inner.is_string and inner.this.isdecimal():
-        return _integer(reader, node, -int(inner.this))
+        return _integer(reader, node, f"-{inner.this}")
     value = reader.convert(inner, depth)
     if isinstance(value, Literal) and value.type is Type.INTEGER:
-        return _integer(reader, node, -int(value.text))
+        return _integer(reader, node, str(-int(value.text)))
     if isinstance(value, Literal) and value.type is Type.NUMBER:
         return Literal(Type.NUMBER, repr(-float(value.text)))
     return Call("neg", (value,))
@@ -323,6 +334,9 @@ def _like(reader: Reader, node: Any, depth: int) -> Node:
         reader.fail("the pattern of LIKE must be a text such as 'A%'", position(node))
     if re.sub(r"\\[\\%_]", "", pattern.this).count("\\"):
         reader.fail(r"in a LIKE pattern a backslash stands before %, _ or \ only", position(pattern))
+    if len(pattern.this) > MAX_PATTERN:
+        message = f"the pattern of LIKE has {len(pattern.this):,} characters; at most {MAX_PATTERN:,} are allowed"
+        reader.fail(message, position(pattern))
     return Call("like", (reader.convert(node.this, depth), reader.convert(pattern, depth)))
 
 

@@ -1,23 +1,19 @@
 """Spark SQL text of a typed tree, made of nothing but our own templates, names and constants.
 
-Nothing that a person wrote is pasted through. Two traps of Spark are closed here: a text such as
-``${env:HOME}`` is substituted by Spark everywhere, even inside quotes, and what a backslash means in a string
-depends on a setting. So strings with anything but harmless characters are written as bytes.
+Nothing that a person wrote is pasted through; texts are written by `skyband.expressions.sparktext`.
 """
 
 from __future__ import annotations
-
-import re
 
 import pyarrow as pa
 
 from skyband.errors import InputError
 from skyband.expressions.bind import Typed
+from skyband.expressions.sparktext import spark_text
 from skyband.expressions.tree import Column, Literal, Type
 
 MAX_SPARK_LENGTH = 100_000
 
-_HARMLESS = re.compile(r"[A-Za-z0-9 _.,:;%/+*()\[\]<>=!?@#&|~^-]*")
 _TYPES = {Type.NUMBER: "DOUBLE", Type.INTEGER: "BIGINT", Type.TEXT: "STRING", Type.BOOLEAN: "BOOLEAN"}
 
 
@@ -31,6 +27,8 @@ def render(typed: Typed, schema: pa.Schema) -> str:
 def _render(typed: Typed, schema: pa.Schema) -> str:
     if typed.function is not None:
         args = [_render(arg, schema) for arg in typed.args]
+        if typed.function.pattern and isinstance(pattern := typed.args[-1].node, Literal):
+            args[-1] = pattern.text
         # Templates repeat an argument up to once per other one: look before building something huge.
         huge = max(map(len, args)) * (len(args) + 2) > 10 * MAX_SPARK_LENGTH
         text = "" if huge else typed.function.spark(*args)
@@ -51,9 +49,7 @@ def _literal(literal: Literal, wanted: Type) -> str:
     if literal.type is Type.NULL:
         return f"cast(NULL AS {_TYPES.get(wanted, 'BIGINT')})"
     if literal.type is Type.TEXT:
-        if _HARMLESS.fullmatch(literal.text):
-            return f"'{literal.text}'"
-        return f"cast(X'{literal.text.encode().hex().upper()}' AS STRING)"
+        return spark_text(literal.text)
     suffix = {Type.NUMBER: "D", Type.INTEGER: "L", Type.TIME: "L"}.get(literal.type, "")
     text = literal.text + suffix
     return f"({text})" if text.startswith("-") else text

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from skyband.expressions.like import re2
+
 Values: TypeAlias = Any  # an ndarray, or for text a pa.Array or pa.Scalar
 Mask: TypeAlias = NDArray[np.bool_]
 
@@ -242,26 +244,65 @@ def to_integer(low: float, high: float) -> Kernel:
     return strict(lambda a: np.where(outside(a), 0, a).astype(np.int64), null_where=outside)
 
 
-# Text.
+# Integers: int64, and NULL where the true result does not fit. NumPy wraps around, so what wrapped is found by its
+# signs; mostly the smallest and largest values show that nothing can have.
+
+_LEAST, _MOST = -(2**63), 2**63 - 1
 
 
-@functools.lru_cache(maxsize=256)
-def like_regex(pattern: str) -> str:
-    r"""RE2 for a LIKE pattern whose backslashes have been checked.
+def _span(a: Values) -> tuple[int, int]:
+    """Return the smallest and the largest value."""
+    return (int(a.min()), int(a.max())) if a.size else (0, 0)
 
-    Examples
-    --------
-    >>> print(like_regex(r"a_\%%"))
-    (?s)\Aa.%.*\z
+
+def _checked(
+    function: Callable[..., Values], extremes: Callable[..., list[int]], wrapped: Callable[..., Any]
+) -> Kernel:
+    """Make a kernel of a function of integers that wraps around.
+
+    Parameters
+    ----------
+    function
+        The function.
+    extremes
+        From the spans of the arguments: results between which all others lie.
+    wrapped
+        From the result and the arguments: where the result wrapped around.
     """
-    parts = re.findall(r"\\.|.", pattern, flags=re.DOTALL)
-    wild = {"%": ".*", "_": "."}
-    return "(?s)\\A" + "".join(wild.get(part) or re.escape(part[-1]) for part in parts) + "\\z"
+
+    def kernel(*args: Vec) -> Vec:
+        values = [arg.values for arg in args]
+        result, valid = function(*values), all_valid(*(arg.valid for arg in args))
+        if all(_LEAST <= one <= _MOST for one in extremes(*map(_span, values))):
+            return Vec(result, valid)
+        return Vec(result, all_valid(valid, ~wrapped(result, *values)))
+
+    return kernel
+
+
+add_integers = _checked(
+    np.add, lambda a, b: [a[0] + b[0], a[1] + b[1]], lambda result, a, b: ((a ^ result) & (b ^ result)) < 0
+)
+subtract_integers = _checked(
+    np.subtract, lambda a, b: [a[0] - b[1], a[1] - b[0]], lambda result, a, b: ((a ^ b) & (a ^ result)) < 0
+)
+multiply_integers = _checked(
+    np.multiply,
+    lambda a, b: [one * two for one in a for two in b],
+    # Division undoes a product that is right, and no other: it is off by a multiple of 2^64, and |a| is at most 2^63.
+    # The one quotient that does not fit itself is -2^63 / -1.
+    lambda result, a, b: (a != 0) & ((np.floor_divide(result, a) != b) | ((a == -1) & (b == _LEAST))),
+)
+negate_integers = strict(np.negative, lambda a: a == _LEAST)
+abs_integers = strict(np.abs, lambda a: a == _LEAST)
+
+
+# Text.
 
 
 def like(a: Values, pattern: pa.Scalar) -> Values:
     """LIKE with a constant pattern."""
-    return from_arrow(pc.match_substring_regex(a, like_regex(pattern.as_py())))
+    return from_arrow(pc.match_substring_regex(a, re2(pattern.as_py())))
 
 
 def to_text(a: Values) -> Values:
