@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 import skyband as sb
@@ -223,3 +226,23 @@ def test_a_template_takes_only_what_answers_carry() -> None:
         sb.parse(TEMPLATE)
     assert pointed(caught.value).startswith("?d }")
     assert sb.parse(TEMPLATE.replace("?d + ?p", "?d")).score == "price * 2"
+
+
+def test_threads_may_read_at_once() -> None:
+    """In a process of its own: the first texts that a process reads are those that went wrong."""
+    code = (
+        "import sys, threading\n"
+        "from tests.languages.test_mistakes import RSPQL, read_rspql\n"
+        "sys.setswitchinterval(1e-6)\n"
+        "together, found = threading.Barrier(8), []\n"
+        "def read():\n"
+        "    together.wait()\n"
+        "    try: found.append(len(read_rspql(RSPQL)))\n"
+        "    except Exception as error: found.append(repr(error))\n"
+        "threads = [threading.Thread(target=read) for _ in range(8)]\n"
+        "for thread in threads: thread.start()\n"
+        "for thread in threads: thread.join()\n"
+        "print(found)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == str([1] * 8), done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Languages in which queries can be written: RSP-QL and SQL; both become the same `Query`.
+"""Languages in which queries can be written, RSP-QL and SQL; both become the same `Query`.
 
 RSP-QL is read with rdflib, which is only imported when a text in it is: ``pip install 'skyband[rdf]'``.
 """

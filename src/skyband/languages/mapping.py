@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from urllib.parse import unquote
 from skyband.errors import InputError, QueryError
 from skyband.expressions import parse
 from skyband.expressions.tree import Call, Column, Node
+from skyband.languages.toml import read_toml
 
 DEFAULT_NAMESPACE = "urn:skyband:"
 """What the prefix ``:`` stands for where nobody says it."""
@@ -163,12 +163,12 @@ def load_mapping(path: Path) -> Mapping:
         When something in it is wrong.
     """
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        given = read_toml(path.read_text(encoding="utf-8"))
     except OSError as error:
         msg = f"cannot read {path}: {(error.strerror or str(error)).lower()}"
         raise InputError(msg) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        msg = f"{path} is no TOML: {error}"
+    except (InputError, UnicodeDecodeError) as error:
+        msg = f"{path}: {error}"
         raise InputError(msg) from None
     given.pop("service", None)  # of who runs the queries: where services are
     return mapping_of(given, path.name)

@@ -1,13 +1,13 @@
 """SQL: windowed rankings, as ``ORDER BY … LIMIT k`` or in Flink's Top-N form, to the queries that they are.
 
-sqlglot reads the grammar; expressions go through the same table as scores and filters do. What is not known here is
-refused by its name.
+sqlglot reads the grammar; expressions go through the same table as scores and filters do. Each rule here notes which
+parts of the parsed statement it used, and in the end whatever is left is refused by its name: nothing that was written
+is ignored.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -17,24 +17,20 @@ from skyband.errors import LanguageError, QueryError
 from skyband.expressions.parse import position
 from skyband.expressions.tree import Column, Node, to_sql
 from skyband.languages.sql_text import WINDOWS, SqlDialect, SqlText
+from skyband.languages.sql_tree import Used
 from skyband.queries.decomposition import holds_aggregates
 from skyband.queries.query import LARGEST_K, Query
 from skyband.times import microseconds
 from skyband.windows import Window
 
 MAX_LENGTH = 20_000
+MAX_DIGITS = 30
 _LEXED = re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`[^`]*`|.""", re.DOTALL)
 _EVERY_ANSWER_HAS = ("window_start", "window_end", "window_time")
 _ARGUMENTS = {
     "HOP": ("DATA", "TIMECOL", "SLIDE", "SIZE", "OFFSET"),
     "TUMBLE": ("DATA", "TIMECOL", "SIZE", "OFFSET"),
 }
-_CLAUSES = {
-    "with_": "WITH", "distinct": "DISTINCT", "joins": "JOIN", "group": "GROUP BY", "having": "HAVING",
-    "qualify": "QUALIFY", "offset": "OFFSET", "laterals": "LATERAL VIEW", "windows": "WINDOW", "hint": "a hint",
-    "sort": "SORT BY", "cluster": "CLUSTER BY", "distribute": "DISTRIBUTE BY", "into": "INTO", "locks": "FOR UPDATE",
-    "sample": "TABLESAMPLE", "pivots": "PIVOT", "alias": "an alias", "kind": "SELECT AS",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -83,6 +79,7 @@ class _Statement:
 
     def __init__(self, text: SqlText, statement: exp.Expression, name: str | None) -> None:
         self.text, self.statement, self.name = text, statement, name
+        self.used = Used()
 
     def fail(self, message: str, *nodes: exp.Expression | None) -> NoReturn:
         """Raise an error that points to the first of some nodes whose place is known."""
@@ -92,63 +89,81 @@ class _Statement:
         self.text.fail(message, places[0] if places else None)
 
     def read(self) -> Selected:
-        """Return the query."""
+        """Return the query; refuse what no rule used."""
         select = self._named(self.statement)
-        inner = select.args.get("from_") and select.args["from_"].this
-        if isinstance(inner, exp.Subquery):
-            return self._top_n(select, inner)
-        self._only(select, "expressions", "from_", "where", "group", "order", "limit")
-        aliases = _aliases(select)
-        if "order" not in select.args or not select.args["order"]:
-            self.fail("there is no ORDER BY, so nothing to rank by; write ORDER BY score DESC LIMIT 10", select)
-        ordered = self._single(select.args["order"].expressions, "ORDER BY")
-        k = self._limit(select)
-        return self._selected(select, select, ordered, k, [], aliases)
+        source = self.used.take(select, "from_")
+        inner = source and self.used.take(source, "this")
+        found = self._top_n(select, inner) if isinstance(inner, exp.Subquery) else self._plain(select)
+        for left in self.used.left(self.statement):
+            message = f"{left.name} is not supported{'; ' if left.advice else ''}{left.advice}"
+            if left.inside is not None and position(left.inside) is not None:
+                self.fail(message, left.inside)
+            self.text.fail(message, self.text.word(left.name.split()[-1], position(self.statement)))
+        return found
 
     def _named(self, statement: exp.Expression) -> exp.Select:
-        """Take ``CREATE VIEW name AS`` off."""
+        """Take ``CREATE [OR REPLACE] [TEMPORARY] VIEW name AS`` off."""
         if isinstance(statement, exp.Create):
-            view = statement.this
-            if (
-                statement.kind != "VIEW"
-                or not isinstance(view, exp.Table)
-                or not isinstance(statement.expression, exp.Select)
-            ):
+            view = self.used.take(statement, "this")
+            kind, query = self.used.take(statement, "kind"), self.used.take(statement, "expression")
+            if kind != "VIEW" or not isinstance(view, exp.Table) or not isinstance(query, exp.Select):
                 self.fail("CREATE is for views that are queries: CREATE VIEW name AS SELECT …")
-            used = {key for key, value in statement.args.items() if value}
-            if not used <= {"this", "kind", "expression", "replace", "properties"} or len(view.parts) > 1:
+            if len(view.parts) > 1:
                 self.fail("a view has a name and a query, and nothing else: CREATE VIEW name AS SELECT …", view)
-            self.name, statement = view.name, statement.expression
+            self.used.take(statement, "replace")
+            if isinstance(properties := statement.args.get("properties"), exp.Properties):
+                for one in self.used.take(self.used.take(statement, "properties"), "expressions"):
+                    if not isinstance(one, exp.TemporaryProperty):
+                        self.fail(f"{_words(one)} of a view is not supported", properties)
+            self._called(view, "this")
+            self.name, statement = view.name, query
         if not isinstance(statement, exp.Select):
             self.fail(f"{_words(statement)} is not supported; write SELECT … FROM HOP(…) … ORDER BY … LIMIT 10")
         if self.name is None:
             self.fail("there are several queries, and this one has no name; write CREATE VIEW name AS SELECT …")
         return statement
 
-    def _only(self, select: exp.Select, *allowed: str) -> None:
-        """Refuse the clauses that have no meaning here."""
-        for key, value in select.args.items():
-            if key not in allowed and value:
-                node = value[0] if isinstance(value, list) else value
-                name = _CLAUSES.get(key, key.strip("_").upper())
-                self.fail(f"{name} is not supported", node if isinstance(node, exp.Expression) else None)
+    # ORDER BY … LIMIT.
 
-    def _single(self, ordered: list[exp.Expression], what: str) -> exp.Ordered:
+    def _plain(self, select: exp.Select) -> Selected:
+        """Read ``SELECT … FROM HOP(…) … ORDER BY … LIMIT k``."""
+        order = self.used.take(select, "order")
+        if not order:
+            self.fail("there is no ORDER BY, so nothing to rank by; write ORDER BY score DESC LIMIT 10", select)
+        ordered = self._single(order)
+        k = self._limit(select, order)
+        aliases = self._aliases(select)
+        by = self.used.take(ordered, "this")
+        if (name := _name(by)) in aliases:
+            self.used.whole(by)
+            by = aliases[name]
+        else:
+            self._unambiguous(by, aliases, "in a larger expression it may mean either")
+        return self._selected(select, select, ordered, by, k, [], {})
+
+    def _single(self, order: exp.Order) -> exp.Ordered:
+        ordered = self.used.take(order, "expressions")
         if len(ordered) != 1 or not isinstance(ordered[0], exp.Ordered):
             self.fail(
-                f"{what} wants one expression to rank by; equal scores are ranked by time, then by id", *ordered[1:]
+                "ORDER BY wants one expression to rank by; equal scores are ranked by time, then by id", *ordered[1:]
             )
         if isinstance(ordered[0].this, exp.Literal):
             msg = "a number in ORDER BY, for the place of a column, is not supported; write the expression"
             self.text.fail(msg, self.text.after(None, "ORDER BY"))
         return ordered[0]
 
-    def _limit(self, select: exp.Select) -> int:
-        limit = select.args.get("limit")
+    def _limit(self, select: exp.Select, order: exp.Expression) -> int:
+        limit = self.used.take(select, "limit")
         if limit is None:
-            self.fail("there is no LIMIT; say how many to rank: LIMIT 10", select.args["order"])
-        count = limit.args.get("count") if isinstance(limit, exp.Fetch) else limit.expression
-        self._check_k(k := self._whole(count, "LIMIT"), select.args["order"], "LIMIT")
+            self.fail("there is no LIMIT; say how many to rank: LIMIT 10", order)
+        if isinstance(limit, exp.Fetch):
+            count = self.used.take(limit, "count")
+            self.used.take(limit, "direction")  # FIRST and NEXT are the same
+        else:
+            count = self.used.take(limit, "expression")
+        if options := self.used.take(limit, "limit_options"):
+            self.used.take(options, "rows")
+        self._check_k(k := self._whole(count, "LIMIT"), order, "LIMIT")
         return k
 
     def _check_k(self, k: int, before: exp.Expression, word: str) -> None:
@@ -158,47 +173,53 @@ class _Statement:
     def _whole(self, node: exp.Expression | None, what: str) -> int:
         if not isinstance(node, exp.Literal) or node.is_string or not (node.this.isdecimal() and node.this.isascii()):
             self.fail(f"{what} wants a whole number such as 10", node)
-        return int(node.this)
+        if len(node.this) > MAX_DIGITS:
+            self.fail(f"{what} wants a whole number such as 10; this one has {len(node.this):,} digits", node)
+        return int(self.used.whole(node).this)
 
     # Flink's Top-N.
 
     def _top_n(self, outer: exp.Select, subquery: exp.Subquery) -> Selected:
         """Read ``SELECT … FROM (SELECT …, ROW_NUMBER() OVER (…) AS n FROM …) WHERE n <= k``."""
-        inner = subquery.this
+        inner = self.used.take(subquery, "this")
         if not isinstance(inner, exp.Select):
             self.fail(f"{_words(inner)} in brackets is not supported", inner)
-        self._only(outer, "expressions", "from_", "where")
-        self._only(inner, "expressions", "from_", "where", "group")
+        self._alias(subquery)
         numbers = [one for one in inner.expressions if isinstance(one, exp.Alias) and isinstance(one.this, exp.Window)]
         if len(numbers) != 1:
             self.fail(
                 "a query within a query is supported with one ROW_NUMBER() OVER (…) AS n inside", *numbers[1:], inner
             )
         number = numbers[0]
-        over = number.this
-        if not isinstance(over.this, exp.Anonymous) or over.this.name.upper() != "ROW_NUMBER" or over.this.expressions:
-            self.fail(
-                f"{_words(over.this)} is not supported; write ROW_NUMBER() OVER (PARTITION BY … ORDER BY …)", over
-            )
-        if any(value for key, value in over.args.items() if key not in ("this", "partition_by", "order", "over")):
-            self.fail("OVER takes PARTITION BY and ORDER BY here, and nothing else", over)
-        if not over.args.get("order"):
+        over = self.used.take(number, "this")
+        call = self.used.take(over, "this")
+        if not isinstance(call, exp.Anonymous) or call.name.upper() != "ROW_NUMBER" or call.expressions:
+            self.fail(f"{_words(call)} is not supported; write ROW_NUMBER() OVER (PARTITION BY … ORDER BY …)", over)
+        self.used.whole(call)
+        self._called(number, "alias")
+        self.used.take(over, "over")
+        order = self.used.take(over, "order")
+        if not order:
             self.fail("OVER has no ORDER BY, so nothing to rank by", over)
-        ordered = self._single(over.args["order"].expressions, "ORDER BY")
+        ordered = self._single(order)
         k = self._bound(outer, number.alias)
-        keys = [key for key in over.args.get("partition_by") or [] if _name(key) not in _EVERY_ANSWER_HAS]
-        aliases = {name: node for name, node in _aliases(inner).items() if name != number.alias}
-        return self._selected(outer, inner, ordered, k, keys, aliases, hidden=number.alias)
+        aliases = {name: node for name, node in self._aliases(inner).items() if name != number.alias}
+        by, keys = self.used.take(ordered, "this"), self.used.take(over, "partition_by") or []
+        for node in (by, *keys):
+            self._unambiguous(node, aliases, "inside OVER a name means the column")
+        keys = [key for key in keys if _name(self._if_every_answer_has(key)) not in _EVERY_ANSWER_HAS]
+        return self._selected(outer, inner, ordered, by, k, keys, aliases, hidden=number.alias)
 
     def _bound(self, outer: exp.Select, number: str) -> int:
-        where = outer.args.get("where")
-        node = where and where.this
+        where = self.used.take(outer, "where")
+        node = where and self.used.take(where, "this")
         form = f"WHERE {number} <= 10"
         if not isinstance(node, exp.LTE | exp.LT | exp.EQ) or _name(node.this) != number:
             self.fail(
                 f"outside stands {form} and nothing else; other conditions stand inside, before the ranking", node
             )
-        bound = self._whole(node.expression, form)
+        self.used.whole(self.used.take(node, "this"))
+        bound = self._whole(self.used.take(node, "expression"), form)
         if isinstance(node, exp.EQ) and bound != 1:
             self.fail(f"one rank alone is not supported; write {form}", node)
         k = bound - 1 if isinstance(node, exp.LT) else bound
@@ -212,6 +233,7 @@ class _Statement:
         outer: exp.Select,
         inner: exp.Select,
         ordered: exp.Ordered,
+        by: exp.Expression,
         k: int,
         keys: list[exp.Expression],
         aliases: dict[str, exp.Expression],
@@ -219,14 +241,16 @@ class _Statement:
     ) -> Selected:
         table, time, window = self._window(inner)
         group = self._group(inner)
-        score = self._value(aliases.get(_name(ordered.this) or "", ordered.this))
+        score = self._value(by)
         if group is None and holds_aggregates(score):
-            self.fail("the score is an aggregate, and there is no GROUP BY; write GROUP BY symbol", ordered.this)
+            self.fail("the score is an aggregate, and there is no GROUP BY; write GROUP BY symbol", ordered)
         if len(keys) > 1:
             self.fail(
-                "PARTITION BY takes one expression besides window_start and window_end; write concat(a, b)", keys[1]
+                "PARTITION BY takes one expression besides window_start and window_end; write one that tells all "
+                "groups apart, such as concat(a, '|', b) if a never holds a '|'",
+                keys[1],
             )
-        where = inner.args.get("where")
+        where = self.used.take(inner, "where")
         select = self._columns(outer, inner, aliases, score, hidden)
         if group is not None:
             for node in self._outputs(outer, inner):
@@ -236,9 +260,9 @@ class _Statement:
         try:
             query = Query(
                 str(self.name), k=k, score=to_sql(score), window=window,
-                where=None if where is None else to_sql(self.text.convert(where.this)),
-                partition_by=to_sql(self.text.convert(keys[0])) if keys else None,
-                order="desc" if ordered.args.get("desc") else "asc", select=select, group_by=group,
+                where=None if where is None else to_sql(self._convert(self.used.take(where, "this"))),
+                partition_by=to_sql(self._convert(keys[0])) if keys else None,
+                order="desc" if self.used.take(ordered, "desc") else "asc", select=select, group_by=group,
             )  # fmt: skip
         except QueryError as error:
             if isinstance(error, LanguageError):
@@ -246,22 +270,62 @@ class _Statement:
             self.fail("; ".join(problem.split("\n")[0] for problem in error.problems), outer)
         return Selected(query, table, time, group or (select[0] if select else None))
 
+    def _convert(self, node: exp.Expression) -> Node:
+        """Return an expression; the table of expressions refuses what it does not use."""
+        return self.text.convert(self.used.whole(node))
+
     def _value(self, node: exp.Expression) -> Node:
         """Return an expression that may hold aggregates."""
         self.text.aggregates = True
         try:
-            return self.text.convert(node)
+            return self._convert(node)
         finally:
             self.text.aggregates = False
 
+    def _alias(self, node: exp.Expression) -> None:
+        """Take the name that FROM gives to a table: no column is called by it, so it says nothing."""
+        if alias := self.used.take(node, "alias"):
+            self._called(alias, "this")
+
+    def _called(self, node: exp.Expression, key: str) -> None:
+        """Take the name of something; quotes around it change nothing."""
+        name = self.used.take(node, key)
+        for part in ("this", "quoted"):
+            self.used.take(name, part)
+
+    def _aliases(self, select: exp.Select) -> dict[str, exp.Expression]:
+        """Return what the values of SELECT are called."""
+        found: dict[str, exp.Expression] = {}
+        for one in select.expressions:
+            if isinstance(one, exp.Alias):
+                if one.alias in found:
+                    self.fail(f"two values are called {one.alias!r}; call one of them otherwise", one)
+                found[one.alias] = one.this
+        return found
+
+    def _unambiguous(self, node: exp.Expression, aliases: dict[str, exp.Expression], why: str) -> None:
+        """Refuse a name that an alias and a column may share."""
+        for column in node.find_all(exp.Column):
+            name = _name(column)
+            if name in aliases and _name(aliases[name]) != name:
+                self.fail(
+                    f"{name!r} is an alias, and there may be a column of that name; {why}: write the expression itself",
+                    column,
+                )
+
+    def _if_every_answer_has(self, node: exp.Expression) -> exp.Expression:
+        """Note that a column which every answer has is used."""
+        return self.used.whole(node) if _name(node) in _EVERY_ANSWER_HAS else node
+
     def _group(self, select: exp.Select) -> str | None:
         """Return what GROUP BY names besides the window, if there is one."""
-        group = select.args.get("group")
+        group = self.used.take(select, "group")
         if group is None:
             return None
         if any(value for key, value in group.args.items() if key != "expressions"):
             self.fail("GROUP BY takes the name of a column, and nothing else", group, select)
-        keys = [key for key in group.expressions if _name(key) not in _EVERY_ANSWER_HAS]
+        given = self.used.take(group, "expressions")
+        keys = [key for key in given if _name(self._if_every_answer_has(key)) not in _EVERY_ANSWER_HAS]
         if len(keys) != 1:
             self.fail("GROUP BY takes one column besides window_start and window_end", *keys[1:], select)
         return self._identifier(keys[0], "the column that is ranked")
@@ -272,13 +336,18 @@ class _Statement:
         """Return the columns to carry, without what every answer has."""
         chosen: dict[str, None] = {}
         for node in self._outputs(outer, inner):
-            name = _name(node.this if isinstance(node, exp.Alias) else node)
+            given = self._unaliased(node)
+            if isinstance(given, exp.Window):
+                continue
+            name, shown = _name(given), node.alias if isinstance(node, exp.Alias) else _name(node)
             if name is not None and (name in _EVERY_ANSWER_HAS or name == hidden):
+                if shown != name:
+                    own = "rank" if name == hidden else name
+                    self.fail(f"every answer has this column, and calls it {own!r}; leave AS {shown} out", node)
+                self.used.whole(given)
                 continue
-            if isinstance(node, exp.Alias) and isinstance(node.this, exp.Window):
-                continue
-            value = self._value(aliases.get(name or "", node.this if isinstance(node, exp.Alias) else node))
-            renamed = isinstance(node, exp.Alias) and node.alias != name
+            value = self._value(self.used.whole(given) if name not in aliases else aliases[name])
+            renamed = isinstance(value, Column) and shown != value.name
             if value == score and (renamed or not isinstance(value, Column)):
                 continue
             if not isinstance(value, Column) or renamed:
@@ -286,26 +355,40 @@ class _Statement:
             chosen[value.name] = None
         return tuple(chosen)
 
-    def _outputs(self, outer: exp.Select, inner: exp.Select) -> Iterable[exp.Expression]:
+    def _unaliased(self, node: exp.Expression) -> exp.Expression:
+        """Take the name of a value; return the value."""
+        if not isinstance(node, exp.Alias):
+            return node
+        self._called(node, "alias")
+        value: exp.Expression = self.used.take(node, "this")
+        return value
+
+    def _outputs(self, outer: exp.Select, inner: exp.Select) -> list[exp.Expression]:
         """Return what is selected; ``*`` outside is all that is selected inside."""
-        for node in outer.expressions:
+        outside, inside = self.used.take(outer, "expressions"), self.used.take(inner, "expressions")
+        if outer is not inner:
+            for node in inside:  # what is not carried must be right nevertheless
+                if not isinstance(node, exp.Star) and not isinstance(given := self._unaliased(node), exp.Window):
+                    self._value(given)
+        found: list[exp.Expression] = []
+        for node in outside:
             if not isinstance(node, exp.Star):
-                yield node
-            elif outer is not inner and not any(isinstance(one, exp.Star) for one in inner.expressions):
-                yield from inner.expressions
+                found.append(node)
+            elif outer is not inner and not any(isinstance(one, exp.Star) for one in inside):
+                found += inside
             else:
                 self.fail("'*' is not supported: name the columns that answers shall carry")
+        return found
 
     def _window(self, select: exp.Select) -> tuple[str, str, Window]:
         """Read ``HOP(trades, ts, slide, size)`` and ``TUMBLE(trades, ts, size)``."""
-        source = select.args.get("from_")
-        table = source and source.this
-        call = table.this if isinstance(table, exp.Table) else None
+        source = self.used.take(select, "from_")
+        table = source and self.used.take(source, "this")
+        call = self.used.take(table, "this") if isinstance(table, exp.Table) else None
         if not isinstance(call, exp.Anonymous):
             self.fail(f"FROM wants windows: {WINDOWS}", table or select)
-        if any(value for key, value in table.args.items() if key not in ("this", "alias")):
-            self.fail("the windows take nothing but an alias", table)
-        name, args = call.name.upper(), call.expressions
+        self._alias(table)
+        name, args = str(self.used.take(call, "this")).upper(), self.used.take(call, "expressions")
         if name not in _ARGUMENTS:
             self.fail(f"the window {name}() is not supported; use {WINDOWS}", call, *args)
         args = self._in_order(name, args)
@@ -313,7 +396,10 @@ class _Statement:
         if not least <= len(args) <= least + 1:
             wanted = f"a table, its column of time, {'a slide, ' if name == 'HOP' else ''}a size, and perhaps an offset"
             self.fail(f"{name}() takes {wanted}; it got {len(args)} arguments", *args)
-        stream, time = self._identifier(args[0], "a table"), self._identifier(_descriptor(args[1]), "a column of time")
+        stream, time = (
+            self._identifier(args[0], "a table"),
+            self._identifier(self._descriptor(args[1]), "a column of time"),
+        )
         lengths = [
             self._interval(arg, self.text.after(position(args[1]), "INTERVAL", n)) for n, arg in enumerate(args[2:])
         ]
@@ -327,7 +413,11 @@ class _Statement:
         """Put arguments that have names, as ``SIZE => INTERVAL 1 HOUR``, into their places."""
         if not any(isinstance(arg, exp.Kwarg) for arg in args):
             return args
-        given = {arg.this.name.upper(): arg.expression for arg in args if isinstance(arg, exp.Kwarg)}
+        named = [arg for arg in args if isinstance(arg, exp.Kwarg)]
+        given = {
+            self.used.whole(self.used.take(arg, "this")).name.upper(): self.used.take(arg, "expression")
+            for arg in named
+        }
         names = [one for one in _ARGUMENTS[name] if one in given]
         if len(given) < len(args) or len(names) < len(given) or names != list(_ARGUMENTS[name])[: len(names)]:
             self.fail(
@@ -339,7 +429,16 @@ class _Statement:
         name = _name(node)
         if name is None:
             self.fail(f"here comes the name of {what}", node)
+        self.used.whole(node)
         return name
+
+    def _descriptor(self, node: exp.Expression) -> exp.Expression:
+        """Return the column in ``DESCRIPTOR(ts)``."""
+        if not isinstance(node, exp.Anonymous) or node.name.upper() != "DESCRIPTOR" or len(node.expressions) != 1:
+            return node
+        self.used.take(node, "this")
+        inside: exp.Expression = self.used.take(node, "expressions")[0]
+        return inside
 
     def _interval(self, node: exp.Expression, place: int | None) -> int:
         unit = node.args.get("unit") if isinstance(node, exp.Interval) else None
@@ -351,26 +450,25 @@ class _Statement:
             self.text.fail(
                 "a length of time is written as INTERVAL 10 MINUTES or INTERVAL '1' HOUR", position(node) or place
             )
+        for key in ("this", "unit"):
+            if part := self.used.take(node, key):
+                self.used.whole(part)
         try:
             return microseconds(f"{node.this.this} {'' if unit is None else unit.name}", "this interval")
         except QueryError as error:
             self.text.fail("; ".join(error.problems), place)
 
 
-def _aliases(select: exp.Select) -> dict[str, exp.Expression]:
-    return {one.alias: one.this for one in select.expressions if isinstance(one, exp.Alias)}
-
-
 def _name(node: exp.Expression | None) -> str | None:
-    """Return the name of a plain column."""
-    plain = isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier) and len(node.parts) == 1
-    return str(node.name) if plain and node is not None else None
+    """Return the name of a plain column: an identifier, perhaps in quotes, and nothing else."""
+    if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
+        return None
+    plain = _only(node, "this") and _only(node.this, "this", "quoted")
+    return str(node.name) if plain else None
 
 
-def _descriptor(node: exp.Expression) -> exp.Expression:
-    """Return the column in ``DESCRIPTOR(ts)``."""
-    named = isinstance(node, exp.Anonymous) and node.name.upper() == "DESCRIPTOR" and len(node.expressions) == 1
-    return node.expressions[0] if named else node
+def _only(node: exp.Expression, *keys: str) -> bool:
+    return not any(value for key, value in node.args.items() if key not in keys)
 
 
 def _words(node: exp.Expression) -> str:

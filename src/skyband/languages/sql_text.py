@@ -18,6 +18,8 @@ _BEFORE_TABLE = (TokenType.FROM, TokenType.L_PAREN, TokenType.FARROW)
 class SqlDialect(Dialect):
     """The SQL of expressions, and CREATE VIEW."""
 
+    NULL_ORDERING = "nulls_are_last"  # so that NULLS FIRST is in the tree where it was written, and only there
+
     class Parser(Dialect.Parser):
         """Grammar."""
 
@@ -39,6 +41,13 @@ class SqlText(Reader):
         """Return where a word stands for the first time behind a place, or for a later time."""
         found = [token.start for token in self.tokens if token.start > (place or 0) and token.text.upper() == word]
         return found[number] if number < len(found) else place
+
+    def word(self, word: str, inside: int | None) -> int | None:
+        """Return where a word stands in the statement around a place."""
+        ends = [token.start for token in self.tokens if token.token_type is TokenType.SEMICOLON]
+        begin = max((end for end in ends if end < (inside or 0)), default=-1)
+        found = (token.start for token in self.tokens if token.start > begin and token.text.upper().endswith(word))
+        return next(found, inside)
 
     def fail(self, message: str, position: int | None = None) -> NoReturn:
         """Raise the error that points to a place."""

@@ -11,6 +11,7 @@ from skyband.languages.rspql.tokens import Text, Token
 from skyband.times import DAY, HOUR, MILLISECOND, MINUTE, SECOND, WEEK, microseconds
 from skyband.windows import Closed, Window
 
+MAX_LENGTH = 200
 _ISO = re.compile(
     r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE | re.ASCII
 )
@@ -97,9 +98,11 @@ def _extent(text: Text, given: tuple[str, Token], rows: bool) -> str | int:
     said, token = given
     said = re.sub(r"""^(["'])(.*)\1(\^\^\S+)?$""", r"\2", said)
     if rows and said.isdecimal():
-        return f"{int(said)} events"
+        return f"{said} events"
     if count := _COUNT.fullmatch(said):
-        return f"{int(count[1])} events"
+        return f"{count[1]} events"
+    if len(said) > MAX_LENGTH:
+        text.fail(f"this length has {len(said):,} characters; at most {MAX_LENGTH} are allowed", token)
     if (iso := _ISO.fullmatch(said)) and any(iso.groups()):
         return _from_iso(iso)
     if _MONTHS.fullmatch(said):

@@ -19,7 +19,7 @@ from skyband.languages.rspql.templates import Template
 from skyband.languages.rspql.terms import Terms
 from skyband.queries.decomposition import holds_aggregates
 from skyband.queries.join import Join
-from skyband.queries.query import LARGEST_K, Order, Query
+from skyband.queries.query import LARGEST_K, HowMany, Order, Query
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class _Reading:
         )  # fmt: skip
         match = patterns.read(pattern)
         id_ = self._id(patterns, match)
-        score, direction, k = self._ranking(order, limit, match, patterns)
+        score, direction, k = self._ranking(order, limit, match, patterns, list(map(str, whole.PV or ())))
         if patterns.grouped is not None and not holds_aggregates(score):
             self.terms.fail("GROUP BY is for scores of aggregates, such as COUNT(*) or SUM(?volume)", "GROUP")
         where = both(match.where)
@@ -140,9 +140,13 @@ class _Reading:
         return key.name
 
     def _ranking(
-        self, order: list[Any], limit: int | None, match: Match, patterns: Patterns
-    ) -> tuple[Node, Order, int]:
-        """Return the score, the direction, and how many; a set is ranked by the value that is asked for."""
+        self, order: list[Any], limit: int | None, match: Match, patterns: Patterns, selected: list[str]
+    ) -> tuple[Node, Order, HowMany]:
+        """Return the score, the direction, and how many.
+
+        Without an order, a condition on a remote value asks for a set. Its score is ?score or
+        what SELECT computes, else the remote value.
+        """
         remote = patterns.remote
         if (
             not order
@@ -150,7 +154,11 @@ class _Reading:
             and remote is not None
             and any(remote.column in needed(one) for one in match.where)
         ):
-            return remote.column, "desc", LARGEST_K
+            values = {name: self.terms.convert(Variable(name), match.values) for name in selected}
+            computed: list[Node] = [value for value in values.values() if not isinstance(value, Column)]
+            if "score" in values and "score" not in patterns.variables:
+                computed = [values["score"]]
+            return computed[0] if computed else remote.column, "desc", "all"
         if len(order) != 1:
             found = self.statement.find("ORDER")
             what = "no ORDER BY" if not order else "more than one ORDER BY condition"

@@ -17,14 +17,15 @@ from skyband.languages.rspql.clauses import KEYWORDS
 from skyband.languages.rspql.statement import Statement
 
 _reached: list[tuple[int, str]] = []  # what the watched grammar did not find, and where
-_watching = Lock()
+_parsing = Lock()  # the grammar is one for all threads, and learns how to call its actions while it parses
 
 
 def algebra(statement: Statement) -> Any:
     """Return the algebra of a statement's SPARQL, as rdflib has it."""
     text = statement.text
     try:
-        parsed = QueryUnit.parse_string(statement.sparql, parse_all=True)
+        with _parsing:
+            parsed = QueryUnit.parse_string(statement.sparql, parse_all=True)
     except ParseBaseException:
         _explain(statement)
     except RecursionError:
@@ -39,7 +40,7 @@ def algebra(statement: Statement) -> Any:
 
 def _explain(statement: Statement) -> None:
     """Point to the place that the parser came to, and say what it would have taken there."""
-    with _watching:
+    with _parsing:
         _reached.clear()
         with suppress(ParseBaseException, RecursionError):
             _watched().parse_string(statement.sparql, parse_all=True)

@@ -16,6 +16,7 @@ from rdflib import XSD, BNode, Literal, URIRef, Variable
 from skyband.expressions.functions import ALIASES, FUNCTIONS, MANY, OPERATORS
 from skyband.expressions.tree import FALSE, NULL, TRUE, Call, Node, Type
 from skyband.expressions.tree import Literal as Constant
+from skyband.expressions.vectors import int64_or_none
 from skyband.languages.mapping import Function, last_name
 from skyband.languages.rspql.clauses import FUNCTION_NAMESPACE
 from skyband.languages.rspql.statement import Statement
@@ -95,8 +96,8 @@ class Terms:
         if kind == XSD.boolean and text in ("true", "false"):
             return TRUE if text == "true" else FALSE
         if kind == XSD.integer and re.fullmatch(r"[+-]?\d+", text):
-            if -(2**63) <= int(text) < 2**63:
-                return Constant(Type.INTEGER, str(int(text)))
+            if (value := int64_or_none(text)) is not None:
+                return Constant(Type.INTEGER, str(value))
             self.fail(f"the integer {text} does not fit 64 bits; write {text}.0 for a number", text)
         if kind in _NUMBERS and re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text):
             if math.isfinite(float(text)):

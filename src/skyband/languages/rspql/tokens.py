@@ -9,6 +9,7 @@ from typing import NamedTuple, NoReturn
 from skyband.errors import LanguageError
 
 MAX_LENGTH, MAX_TOKENS, MAX_NESTING = 20_000, 1_500, 15  # what rdflib's parser can take in a second
+MAX_DIGITS = 400
 _TOKEN = re.compile(
     r"""
     (?P<space>\s+|\#[^\n\r]*)
@@ -84,6 +85,8 @@ class Text:
             if kind == "space":
                 continue
             token = Token(kind, match[0], match.start(), len(open_))
+            if kind == "number" and len(token.text) > MAX_DIGITS:
+                self.fail(f"a number has {len(token.text):,} digits; at most {MAX_DIGITS} are allowed", token)
             if kind == "sign":
                 self._check_sign(token, open_)
                 if token.text in _PAIRS:

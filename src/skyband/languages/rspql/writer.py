@@ -12,7 +12,7 @@ from skyband.expressions.tree import Call, Column, Literal, Node, Type, columns
 from skyband.languages.mapping import DEFAULT_NAMESPACE
 from skyband.languages.rspql.extents import write_window
 from skyband.languages.rspql.matches import needed
-from skyband.queries.query import Query
+from skyband.queries.query import MAX_ROWS, Query
 
 _KINDS = {"final": "STREAM", "entered": "ISTREAM", "left": "DSTREAM", "changes": "IDSTREAM"}
 _INFIX = {"=": "=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "and": "&&", "or": "||", "+": "+", "-": "-",
@@ -31,6 +31,9 @@ def write(query: Query, id: str, stream: str) -> str:  # noqa: A002 - as everywh
     """Write a query in RSP-QL; see `skyband.to_rspql`."""
     if query.emit not in _KINDS:
         msg = f"RSP-QL has no words for emit={query.emit!r}; use {', '.join(map(repr, _KINDS))}"
+        raise QueryError(msg, query.name)
+    if query.is_set and query.max_rows != MAX_ROWS:
+        msg = f"RSP-QL has no words for max_rows={query.max_rows}; leave it out"
         raise QueryError(msg, query.name)
     if not _PLAIN.fullmatch(id):
         msg = f"the id is called {id!r}, which is no name of a variable; use letters, digits and _"
@@ -83,7 +86,8 @@ class _Writing:
             lines.append(f"GROUP BY ?{key}")
         if self.partition is not None:
             lines.append(f"PARTITION BY ?{self._partition_variable()}")
-        lines += [f"ORDER BY {'DESC' if query.order == 'desc' else 'ASC'}(?score)", f"LIMIT {query.k}"]
+        if not query.is_set:
+            lines += [f"ORDER BY {'DESC' if query.order == 'desc' else 'ASC'}(?score)", f"LIMIT {query.k}"]
         text = "\n".join(lines)
         return (_XSD if "xsd:" in text else "") + text
 
