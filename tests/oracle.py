@@ -8,8 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from skyband.order import best_first
+from skyband.order import best_first, value_ranks
+
+COLUMNS = {"note": pa.string(), "size": pa.float64()}
+"""What events carry along."""
 
 
 @dataclass
@@ -26,6 +30,7 @@ class Ask:
     distinct: str | None = None
     order: str = "desc"
     partitioned: bool = False
+    select: tuple[str, ...] = ()
 
 
 @dataclass
@@ -35,6 +40,9 @@ class Event:
     score: float | None
     part: Any = None
     position: int = 0
+    late_for: frozenset[str] = frozenset()
+    note: str | None = None
+    size: float | None = None
 
 
 @dataclass
@@ -42,7 +50,7 @@ class Reply:
     query: str
     start: int
     end: int
-    rows: list[tuple[Any, int, Any, float, int]]  # partition, rank, id, score, time
+    rows: list[tuple[Any, ...]]  # partition, rank, id, score, time, then what is selected
 
 
 @dataclass
@@ -72,6 +80,8 @@ class Oracle:
                 self.late += 1
                 continue
             self.partly_late += missed > 0
+            in_time = {ask.name for ask, end in windows if end > self.answered.get(ask.name, -(10**18))}
+            event.late_for = frozenset(ask.name for ask in self.asks if not ask.counts) - in_time
             event.position = len(self.events)
             self.events.append(event)
         if self.delay is not None and self.newest is not None:
@@ -93,11 +103,12 @@ class Oracle:
                 self.answered[ask.name] = max(self.answered.get(ask.name, -(10**18)), limit)
 
     def _answer(self, ask: Ask, limit: int) -> None:
-        """Answer the windows that end by `limit`, from the first one that contains an event on."""
+        """Answer the windows that end by `limit`, from the first one on that contains an event which came in time."""
         done = self.answered.get(ask.name, -(10**18))
-        if not self.events:
+        times = [e.time for e in self.events if e.time is not None and ask.name not in e.late_for]
+        if not times:
             return
-        first = min(e.time for e in self.events if e.time is not None)
+        first = min(times)
         end = min(ends_around(ask, first))
         while end <= limit:
             if end > done:
@@ -130,18 +141,26 @@ def contains(ask: Ask, end: int, time: int) -> bool:
     return start < time <= end if ask.closed == "right" else start <= time < end
 
 
-def rank(ask: Ask, events: Sequence[Event]) -> list[tuple[Any, int, Any, float, int]]:
-    rows = []
+def rank(ask: Ask, events: Sequence[Event]) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
     parts = {e.part for e in events} if ask.partitioned else {None}
     for part in sorted(parts, key=lambda p: (p is not None, p if p is not None else 0)):
         members = [e for e in events if not ask.partitioned or e.part == part]
-        ordered = in_order(members, ask.order)
+        ordered = in_order(members, ask.order, ask.select)
         if ask.distinct == "latest":
             ordered = [e for e in ordered if e is latest(ask, [o for o in ordered if o.id == e.id])]
         if ask.distinct == "best":
             ordered = [e for i, e in enumerate(ordered) if e.id not in {o.id for o in ordered[:i]}]
-        rows += [(part, i, e.id, e.score, e.time) for i, e in enumerate(ordered[: ask.k], 1)]
-    return rows  # type: ignore[return-value]
+        rows += [
+            (part, i, e.id, e.score, e.time, *(shown(getattr(e, name)) for name in ask.select))
+            for i, e in enumerate(ordered[: ask.k], 1)
+        ]
+    return rows
+
+
+def shown(value: Any) -> Any:
+    """Return a value as it can be compared: NaN is not equal to itself."""
+    return "NaN" if value != value else value
 
 
 def latest(ask: Ask, events: Sequence[Event]) -> Event:
@@ -151,7 +170,7 @@ def latest(ask: Ask, events: Sequence[Event]) -> Event:
     return next(e for e in events if key(e) == newest)  # type: ignore[no-untyped-call]
 
 
-def in_order(events: Sequence[Event], order: str) -> list[Event]:
+def in_order(events: Sequence[Event], order: str, select: Sequence[str] = ()) -> list[Event]:
     """Sort events with the package's order rule."""
     if not events:
         return []
@@ -159,4 +178,6 @@ def in_order(events: Sequence[Event], order: str) -> list[Event]:
     key = np.array([names.index(e.id) for e in events])
     sign = 1.0 if order == "desc" else -1.0
     merit = np.array([sign * e.score for e in events])  # type: ignore[operator]
-    return [events[i] for i in best_first(merit, np.array([e.time for e in events]), key)]
+    columns = [pa.array([getattr(e, name) for e in events], COLUMNS[name], from_pandas=False) for name in select]
+    ties = [value_ranks(column) for column in columns]
+    return [events[i] for i in best_first(merit, np.array([e.time for e in events]), key, ties=ties)]

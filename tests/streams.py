@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 import skyband as sb
-from tests.oracle import Ask, Event, Oracle, Reply
+from tests.oracle import COLUMNS, Ask, Event, Oracle, Reply, shown
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ def query_of(ask: Ask, **more: Any) -> sb.Query:
         window = sb.Window(ask.size, slide=ask.slide, offset=ask.offset, closed=ask.closed)  # type: ignore[arg-type]
     return sb.Query(
         ask.name, k=ask.k, score="x", window=window, order=ask.order,  # type: ignore[arg-type]
-        distinct=ask.distinct, partition_by="g" if ask.partitioned else None, **more,  # type: ignore[arg-type]
+        distinct=ask.distinct, partition_by="g" if ask.partitioned else None,  # type: ignore[arg-type]
+        select=ask.select, **more,
     )  # fmt: skip
 
 
@@ -58,17 +59,22 @@ def table_of(events: Sequence[Event], text: bool) -> pa.Table:
             "id": pa.array([e.id for e in events], pa.string() if text else pa.int64()),
             "x": pa.array([e.score for e in events], pa.float64(), from_pandas=False),
             "g": pa.array([e.part for e in events], pa.string()),
+            **{
+                name: pa.array([getattr(e, name) for e in events], kind, from_pandas=False)
+                for name, kind in COLUMNS.items()
+            },
         }
     )
 
 
 def random_workload(seed: int, **fixed: Any) -> Workload:
-    """Draw a stream and queries; `fixed` settles fields of every query, or `delay`, `text`, `n`, `many`."""
+    """Draw a stream and queries; `fixed` settles fields of every query, or `delay`, `text`, `n`, `many`, `tied`."""
     rng = np.random.default_rng(seed)
     n = fixed.pop("n", int(rng.integers(0, 120)))
     text = fixed.pop("text", bool(rng.integers(2)))
     delay = fixed.pop("delay", [None, 0, 3, 15][rng.integers(4)])
     many = fixed.pop("many", int(rng.integers(1, 5)))
+    tied = fixed.pop("tied", False)
     asks = random_asks(rng, many, fixed)
     step = rng.choice([0, 1, 3])
     time = np.cumsum(rng.integers(0, step + 1, n)) + rng.integers(-50, 50)
@@ -79,12 +85,18 @@ def random_workload(seed: int, **fixed: Any) -> Workload:
     scores = rng.choice(
         [rng.integers(0, 4, n).astype(float), rng.normal(size=n), np.arange(n) * -1.0, np.arange(n) * 1.0]
     )
-    ids = [f"é{i}" if text else int(i) for i in rng.integers(0, int(rng.choice([3, 1000])), n)]
+    ids = [f"é{i}" if text else int(i) for i in rng.integers(0, 2 if tied else int(rng.choice([3, 1000])), n)]
     parts = [[None, "p", "q", "r"][i] for i in rng.integers(0, 4, n)]
     events = [Event(int(t), i, float(s), p) for t, i, s, p in zip(time, ids, scores, parts, strict=True)]
     for event in events:
         spoil(event, rng)
+    if tied:  # few times, ids and scores, so that most events differ only in what they carry
+        pick = [(int(t) // 8 * 8, i, float(round(s) % 2)) for t, i, s in zip(time, ids, scores, strict=True)]
+        events = [replace(e, time=t, id=i, score=s) for e, (t, i, s) in zip(events, pick, strict=True)]
     cuts = sorted(rng.integers(0, n + 1, int(rng.integers(0, 8))).tolist())
+    for event in events:
+        event.note = [None, "a", "b", "é", ""][rng.integers(5)]
+        event.size = [None, 1.0, -2.0, float("nan"), float("inf")][rng.integers(5)]
     return Workload(seed, tuple(asks), tuple(events), tuple(cuts), delay, text)
 
 
@@ -128,10 +140,11 @@ def spoil(event: Event, rng: np.random.Generator) -> None:
 
 
 def replies_of(answers: Sequence[sb.Answer]) -> list[Reply]:
-    return [
-        Reply(a.query, int(a.start), int(a.end), [(r.partition, r.rank, r.id, r.score, r.time) for r in a.rows])  # type: ignore[arg-type,misc]
-        for a in answers
-    ]
+    return [Reply(a.query, int(a.start), int(a.end), [_row(row) for row in a.rows]) for a in answers]  # type: ignore[arg-type]
+
+
+def _row(row: sb.Row) -> tuple[Any, ...]:
+    return (row.partition, row.rank, row.id, row.score, row.time, *map(shown, row.values.values()))
 
 
 def in_order_of(replies: Sequence[Reply]) -> dict[str, list[Reply]]:
@@ -155,10 +168,14 @@ def assert_same(ours: Sequence[Reply], truth: Sequence[Reply], what: str) -> Non
             )
 
 
-def run_through(monitor: sb.Monitor, workload: Workload) -> list[sb.Answer]:
-    """Push a workload's batches and advance after each as `run` does."""
+def run_through(monitor: sb.Monitor, workload: Workload, saved: bool = False) -> list[sb.Answer]:
+    """Push a workload's batches and advance after each as `run` does; perhaps restored, and compacted, before each."""
     answers: list[sb.Answer] = []
     for batch in workload.batches():
+        if saved:
+            for group in monitor.groups:
+                group._compact(0.0, 0)
+            monitor = sb.Monitor.restore(monitor.snapshot())
         answers += monitor.push(table_of(batch, workload.text))
         answers += monitor.advance(
             None if workload.delay is None or monitor.newest < -(2**61) else monitor.newest - workload.delay

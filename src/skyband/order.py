@@ -1,17 +1,23 @@
-"""The one total order: better score first, then the later event, then the smaller id.
+"""The one total order: better score first, then the later event, then the smaller id, then what is selected.
 
-Everything that ranks events - every algorithm, the Spark pipeline, the tests' oracle - takes its order from
-here, so the same input always gives the same answer. Inside, a *merit* is a score turned so that larger is
-better: the score itself for ``desc``, its negative for ``asc``.
+Events that are equal in score, time and id are ordered by the columns that the query selects, in the order in which
+it names them, each ascending, as Spark sorts: NULL first, NaN after all numbers.
+
+Everything that ranks events - every algorithm, the Spark pipeline, the tests' oracle - takes its order from here,
+so the same input always gives the same answer. Inside, a *merit* is a score turned so that larger is better: the
+score itself for ``desc``, its negative for ``asc``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numba
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -35,7 +41,9 @@ def merit_of(score: FloatArray, order: str) -> FloatArray:
     return score if order == "desc" else -score
 
 
-def best_first(merit: FloatArray, time: IntArray, key: IntArray, *major: npt.NDArray[Any]) -> IntArray:
+def best_first(
+    merit: FloatArray, time: IntArray, key: IntArray, *major: npt.NDArray[Any], ties: Sequence[IntArray] = ()
+) -> IntArray:
     """Return the positions of the events from best to worst, within the groups of the major columns.
 
     Parameters
@@ -44,13 +52,70 @@ def best_first(merit: FloatArray, time: IntArray, key: IntArray, *major: npt.NDA
         The columns of the events; `key` sorts as the ids do.
     major
         Columns to sort by first, the most significant one first.
+    ties
+        What settles ties, ascending, the most significant column first: `value_ranks` of the selected columns.
 
     Examples
     --------
     >>> best_first(np.array([2.0, 3.0, 3.0, 3.0]), np.array([9, 4, 5, 5]), np.array([1, 1, 8, 7])).tolist()
     [3, 2, 1, 0]
     """
-    return np.lexsort((key, np.negative(time), np.negative(merit), *reversed(major)))
+    return np.lexsort((*reversed(ties), key, np.negative(time), np.negative(merit), *reversed(major)))
+
+
+def value_ranks(column: pa.Array | pa.ChunkedArray) -> IntArray:
+    """Return numbers that sort as the values of a column do: NULL first, then ascending, NaN last.
+
+    Texts are compared by their bytes, lists and structs place by place, maps by their sorted entries.
+
+    Examples
+    --------
+    >>> value_ranks(pa.array([2.5, None, float("nan"), -1.0, 2.5])).tolist()
+    [2, 0, 3, 1, 2]
+    >>> value_ranks(pa.array([["b"], ["a", None], ["a"], None])).tolist()
+    [3, 2, 1, 0]
+    """
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.int64)
+    known = column.is_valid().to_numpy(zero_copy_only=False)
+    ranks = np.zeros(len(column), np.int64)
+    if pa.types.is_floating(column.type):  # Arrow would sort NaN as it sorts NULL
+        values = column.cast(pa.float64()).drop_null().to_numpy(zero_copy_only=False)
+        ranks[known] = np.unique(values, return_inverse=True)[1] + 1
+        return ranks
+    try:
+        ranks[known] = pc.rank(column.drop_null(), tiebreaker="dense").to_numpy()
+    except pa.ArrowNotImplementedError:  # lists, structs and maps
+        keys = [_sortable(value) for value in column.to_pylist()]
+        places = {key: place for place, key in enumerate(sorted({*keys}))}
+        ranks = np.array([places[key] for key in keys], np.int64)
+    return ranks
+
+
+def _sortable(value: Any) -> tuple[Any, ...]:
+    """Return what sorts as a value of a nested column does."""
+    if value is None:
+        return (0,)
+    if isinstance(value, dict):
+        return (1, *(_sortable(each) for each in value.values()))
+    if isinstance(value, list):
+        places = [_sortable(each) for each in value]
+        return (1, *(sorted(places) if value and isinstance(value[0], tuple) else places))  # tuples: a map's entries
+    if isinstance(value, tuple):
+        return (1, *(_sortable(each) for each in value))
+    return (2,) if value != value else (1, value)
+
+
+def fingerprints(merit: FloatArray, *columns: IntArray) -> npt.NDArray[np.uint64]:
+    """Return a number for each event that equal events share, and others hardly ever (multiplicative hashing)."""
+    mixed = (merit + 0.0).view(np.uint64)  # -0.0 equals 0.0
+    for column in columns:
+        mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= column.view(np.uint64)
+    return (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xC2B2AE3D27D4EB4F)
 
 
 def rank_in_runs(*columns: IntArray) -> IntArray:

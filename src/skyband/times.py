@@ -1,4 +1,4 @@
-"""Lengths of time: Spark's words, `timedelta` or microseconds in; int64 microseconds inside."""
+"""Durations and moments: Spark's words, `timedelta`, `datetime` or numbers in; int64 microseconds inside."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _UNITS = {
     **dict.fromkeys(("week", "weeks", "w"), WEEK),
 }
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([A-Za-zµ]+)\s*")
-_LONGEST = 2**61
+MAX_DIGITS = 30
+FARTHEST = 2**61
+"""Times lie closer to the epoch than so many microseconds, and durations are no longer: sums of three fit int64."""
 
 Duration = str | timedelta | int
 """A length of time: text such as ``"1 hour 30 minutes"``, a `timedelta`, or whole microseconds."""
@@ -54,10 +56,19 @@ def microseconds(duration: Duration, what: str = "duration") -> int:
             "a timedelta, or whole microseconds"
         )
         raise QueryError(msg)
-    if abs(total) > _LONGEST:
+    if abs(total) > FARTHEST:
         msg = f"{what} is {duration!r}, longer than the 73,000 years that int64 microseconds can hold"
         raise QueryError(msg)
     return total
+
+
+def not_negative(duration: Duration | None, what: str) -> int | None:
+    """Return a length of time that may be left out, in microseconds; refuse one below 0."""
+    found = None if duration is None else microseconds(duration, what)
+    if found is not None and found < 0:
+        msg = f"{what} is {duration!r}; it must not be negative"
+        raise InputError(msg)
+    return found
 
 
 def _parse(text: str, what: str) -> int:
@@ -70,6 +81,9 @@ def _parse(text: str, what: str) -> int:
         if factor is None:
             why = "; months and years have no fixed length" if unit.lower()[:4] in ("mont", "year") else ""
             msg = f"{what} is {text!r}: {unit!r} is no unit; use microseconds to weeks{why}"
+            raise QueryError(msg)
+        if len(number) > MAX_DIGITS:
+            msg = f"{what} has a number of {len(number):,} digits; at most {MAX_DIGITS} are allowed"
             raise QueryError(msg)
         part = int(number) * factor if "." not in number else round(float(number) * factor)
         exact += part
@@ -111,6 +125,9 @@ def microseconds_of(moment: int | datetime) -> int:
     1000000
     """
     if isinstance(moment, Integral) and not isinstance(moment, bool):
+        if abs(int(moment)) >= 2 * FARTHEST:
+            msg = f"{moment!r} is no moment; give microseconds since the epoch, fewer than 2^62 before or after it"
+            raise InputError(msg)
         return int(moment)
     if not isinstance(moment, datetime):
         msg = f"{moment!r} is no moment; give a datetime, or whole microseconds since the epoch"

@@ -1,4 +1,4 @@
-"""Window arithmetic on one axis: which windows there are, and which are due.
+"""Windows: what a query says of them, which there are on one axis, and which are due.
 
 The axis of a time window is event time in microseconds, that of a count window the arrival number of the
 event. On it every window is ``[start, start + size)`` with ``start = phase (mod slide)``; right-closed windows
@@ -202,6 +202,9 @@ class Window:
 def extent(value: Duration, what: str, problems: list[str]) -> tuple[int, bool]:
     """Return how long something is, and whether that counts events; add to the problems what is wrong with it."""
     if isinstance(value, str) and (match := _COUNT.fullmatch(value)):
+        if len(match[1]) > 18:
+            problems.append(f"{what} has a number of {len(match[1]):,} digits; at most 18 are allowed")
+            return 1, True
         return int(match[1]), True
     return _checked(value, what, problems), False
 
@@ -243,6 +246,7 @@ def _window_problems(size: int, slide: int, offset: int, closed: str, counts: bo
 class Schedule:
     """The windows of one query: which are past, which come next, from where on answers are exact.
 
+    Windows before that of the `first` event are not answered; one that came too late for all windows is not it.
     Of a query that came later, `case` says how it lies to the others, and `missing_from` and `missing_to` what of the
     stream's past it misses; `past` whether that is "missing" for good, "awaited", or "filled". Windows that start where
     it was filled are exact too.
@@ -255,6 +259,7 @@ class Schedule:
     phase: int
     shift: int
     closed_to: int = NEVER
+    first: int = ALWAYS
     exact_from: int = NEVER
     paused: bool = False
     case: str = ""
@@ -267,10 +272,10 @@ class Schedule:
         """Lay out the windows of a query on its axis."""
         window = query.window
         if window.counts:  # answered every `slide` events: the ends are aligned, not the starts
-            return cls(query.name, query.k, window.size, window.slide, -window.size % window.slide, 0)
+            return cls(query.name, query.most_rows, window.size, window.slide, -window.size % window.slide, 0)
         shift = 1 if window.closed == "right" else 0
         phase = (window.offset + shift) % window.slide
-        return cls(query.name, query.k, window.size, window.slide, phase, shift)
+        return cls(query.name, query.most_rows, window.size, window.slide, phase, shift)
 
     @property
     def next_start(self) -> int:
@@ -297,9 +302,9 @@ class Schedule:
         """Return the end of the last window that contains a position."""
         return position - (position - self.phase) % self.slide + self.size
 
-    def ends_between(self, first: int, limit: int) -> IntArray:
-        """Return the ends of the unanswered windows from the one that contains `first` up to `limit`."""
-        return DueWindows.by([self], first, [limit]).end
+    def ends_by(self, limit: int) -> IntArray:
+        """Return the ends of the unanswered windows from the one that contains the first event up to `limit`."""
+        return DueWindows.by([self], [limit]).end
 
 
 @dataclass(frozen=True)
@@ -322,9 +327,10 @@ class DueWindows:
         return cls(*(np.empty(0, np.int64) for _ in range(3)))
 
     @classmethod
-    def by(cls, schedules: Sequence[Schedule], first: int, limits: Sequence[int]) -> DueWindows:
-        """List the windows of each schedule that contain something from `first` on and end by its limit."""
+    def by(cls, schedules: Sequence[Schedule], limits: Sequence[int]) -> DueWindows:
+        """List the windows of each schedule that contain something from its first event on and end by its limit."""
         size, slide, phase, _, closed, _ = layout(schedules)
+        first = np.array([schedule.first for schedule in schedules], np.int64)
         begun, limit = np.maximum(first, closed), np.array(limits, np.int64)
         start = begun + slide - (begun - phase - size) % slide  # the first end after either
         count = np.maximum((limit - start) // slide + 1, 0)
@@ -332,8 +338,8 @@ class DueWindows:
             which = int(count.argmax())
             msg = (
                 f"query {schedules[which].name!r} would have {count[which]:,} windows to answer at once: "
-                f"event time jumps from {first} to {limits[which]} (microseconds); check the unit of the time column "
-                "(time_unit), or filter out rows with impossible times"
+                f"event time jumps from {first[which]} to {limits[which]} (microseconds); check the unit of the time "
+                "column (time_unit), or filter out rows with impossible times"
             )
             raise TooManyWindows(msg)
         query, end = progressions(start, slide, count)

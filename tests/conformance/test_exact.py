@@ -12,7 +12,8 @@ import pytest
 import skyband as sb
 from skyband.order import best_first
 from tests.conformance.registry import DISTINCTS, algorithms, fits, ranks
-from tests.streams import Workload, assert_same, random_workload, replies_of, run_through
+from tests.oracle import Oracle
+from tests.streams import Workload, assert_same, random_workload, replies_of, run_through, table_of
 
 SEEDS = 12
 KINDS: dict[str, dict[str, Any]] = {
@@ -30,6 +31,11 @@ KINDS: dict[str, dict[str, Any]] = {
     "one event": {"n": 1},
     "no event": {"n": 0},
     "long": {"n": 400, "many": 2},
+    "tied": {"tied": True, "select": ("note", "size"), "counts": False},
+    "tied, one column": {"tied": True, "select": ("size",), "delay": 3},
+    "tied, best": {"tied": True, "select": ("note",), "distinct": "best"},
+    "tied, latest": {"tied": True, "select": ("note", "size"), "distinct": "latest"},
+    "tied, counts": {"tied": True, "select": ("size", "note"), "counts": True},
 }
 
 
@@ -79,6 +85,57 @@ def test_disorder_within_the_delay_changes_nothing(algorithm: str) -> None:
             found.append(replies_of(run_through(monitor, workload)))
             assert monitor.stats().late == monitor.stats().partly_late == 0
         assert_same(found[0], found[1], f"{algorithm}, seed {seed}")
+
+
+@pytest.mark.parametrize("algorithm", algorithms())
+def test_batches_that_go_back_in_time(algorithm: str) -> None:
+    """Each batch is older than those before it, and some have no event: all their scores are NaN, or all are late."""
+    for seed in range(3 * SEEDS):
+        rng = np.random.default_rng(seed)
+        given = random_workload(seed, n=60, counts=False, delay=None, **ranks(algorithm))
+        timed = sorted((e for e in given.events if e.time is not None), key=lambda e: -(e.time or 0))
+        cuts = tuple(sorted(rng.integers(0, len(timed), 8).tolist()))
+        workload = replace(given, events=tuple(timed), cuts=cuts)
+        batches = [
+            [replace(e, score=float("nan")) for e in batch] if rng.integers(3) == 0 else batch
+            for batch in workload.batches()
+        ]
+        advances = int(rng.integers(0, len(batches)))
+        watermark = (timed[-1].time or 0) + int(rng.integers(0, 60))  # before it all rows are late for some query
+        truth = Oracle(workload.asks)
+        answers: list[sb.Answer] = []
+        monitor = sb.Monitor(workload.queries(), algorithm=algorithm, time="t", id="id")
+        for number, batch in enumerate(batches):
+            if number == advances:
+                truth.answer_until(watermark)
+                answers += monitor.advance(watermark)
+            truth.batch(batch)
+            answers += monitor.push(table_of(batch, workload.text))
+            for group in monitor.groups:
+                group.algorithm.check()
+        truth.end()
+        answers += monitor.finish()
+        assert_same(replies_of(answers), truth.replies, f"{algorithm}, seed {seed}")
+        assert all(answer.exact for answer in answers)
+        stats = monitor.stats()
+        assert (stats.rejected, stats.late, stats.partly_late) == (truth.rejected, truth.late, truth.partly_late)
+
+
+@pytest.mark.parametrize("nothing", ["nan", "late"])
+@pytest.mark.parametrize("algorithm", algorithms())
+def test_a_batch_without_an_event_before_all_others_seals_nothing(algorithm: str, nothing: str) -> None:
+    query = sb.Query("q", k=1, score="x", window=sb.Window(10, slide=5))
+    monitor = sb.Monitor([query], algorithm=algorithm, time="t", id="id")
+    if nothing == "late":
+        monitor.advance(9)
+    monitor.push([{"t": 25, "id": "a", "x": 1.0}])
+    monitor.push([{"t": 3 if nothing == "nan" else -3, "id": "bad", "x": float("nan") if nothing == "nan" else 9.0}])
+    monitor.push([{"t": 14, "id": "c", "x": 9.0}, {"t": 6, "id": "d", "x": 4.0}])
+    answers = [(a.start, a.end, [row.id for row in a.rows], a.exact) for a in monitor.finish()]
+    assert answers == [
+        (0, 10, ["d"], True), (5, 15, ["c"], True), (10, 20, ["c"], True), (15, 25, [], True), (20, 30, ["a"], True),
+        (25, 35, ["a"], True),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("shape", ["random", "rising", "falling", "jumping", "tied"])

@@ -223,3 +223,88 @@ def test_many_late_events_of_a_closed_pane_are_not_forgotten_as_lost(algorithm: 
     monitor.register(deep)
     (answer,) = [a for a in monitor.advance(150) if a.query == "three"]
     assert not answer.exact or [row.score for row in answer.rows] == sorted(late["x"], reverse=True)[:3]
+
+
+@pytest.mark.parametrize("order", ["desc", "asc"])
+@pytest.mark.parametrize("algorithm", algorithms())
+def test_lost_events_of_the_worst_score_are_lost_too(algorithm: str, order: str) -> None:
+    worst = -np.inf if order == "desc" else np.inf
+    shallow = sb.Query("one", k=1, score="x", window=sb.Window(10), order=order)  # type: ignore[arg-type]
+    monitor = sb.Monitor([shallow], algorithm=algorithm, time="t", id="id")
+    monitor.push([{"t": t, "id": t, "x": worst} for t in range(4)])
+    monitor.register(replace(shallow, name="five", k=5), replace(shallow, name="some", k=3, window=sb.Window(5)))
+    answers = {(a.query, a.end): a for a in monitor.finish()}
+    assert [row.id for row in answers["one", 10].rows] == [3]
+    for key, right in ((("five", 10), [3, 2, 1, 0]), (("some", 5), [3, 2, 1])):
+        assert not answers[key].exact or [row.id for row in answers[key].rows] == right
+
+
+@pytest.mark.parametrize("algorithm", algorithms())
+def test_a_lost_event_that_would_win_a_tie_is_not_taken_for_beaten(algorithm: str) -> None:
+    shallow = sb.Query("one", k=1, score="x", window=sb.Window(10))
+    monitor = sb.Monitor([shallow], algorithm=algorithm, time="t", id="id")
+    rows = ((5, "a", 5.0), (12, "z", 9.0), (15, "later", 5.0))
+    monitor.push([{"t": t, "id": name, "x": score} for t, name, score in rows])
+    monitor.register(sb.Query("two", k=2, score="x", window=sb.Window(20)))
+    (answer,) = [a for a in monitor.finish() if a.query == "two"]
+    assert not answer.exact or [row.id for row in answer.rows] == ["z", "later"]
+
+
+@pytest.mark.parametrize("worst", [0.0, -np.inf])
+def test_where_nothing_was_lost_a_deeper_query_is_exact(worst: float) -> None:
+    """Windows cut through panes that hold fewer events than were asked for: all that came is there."""
+    monitor = sb.Monitor([sb.Query("three", k=3, score="x", window=sb.Window(10))], time="t", id="id")
+    monitor.push([{"t": 2, "id": "a", "x": worst}, {"t": 8, "id": "b", "x": 1.0}])
+    monitor.advance(1)
+    monitor.register(sb.Query("nine", k=9, score="x", window=sb.Window(7, slide=3)))
+    answers = [a for a in monitor.finish() if a.query == "nine"]
+    assert answers
+    assert all(a.exact for a in answers)
+
+
+@pytest.mark.parametrize("algorithm", ["staircase", "naive", "mintopk"])
+def test_a_row_that_is_late_for_one_query_begins_only_the_other(algorithm: str) -> None:
+    short = sb.Query("short", k=1, score="x", window=sb.Window(10))
+    long = sb.Query("long", k=1, score="x", window=sb.Window(100, slide=50))
+    shown = []
+    for queries in ([short], [short, long], [long]):
+        monitor = sb.Monitor(queries, algorithm=algorithm, time="t", id="id")
+        answers = [*monitor.advance(50)]
+        monitor.push([{"t": 20, "id": "late for one", "x": 9.0}, {"t": 22, "id": "nothing", "x": np.nan}])
+        monitor = sb.Monitor.restore(monitor.snapshot())
+        answers += monitor.advance(70)
+        monitor.push([{"t": 95, "id": "a", "x": 1.0}])
+        answers += [*monitor.advance(100), *monitor.finish()]
+        shown.append([(a.query, a.start, a.end, [row.id for row in a.rows]) for a in answers])
+    assert shown[0] == [("short", 90, 100, ["a"])]
+    assert shown[2] == [("long", 0, 100, ["late for one"]), ("long", 50, 150, ["a"])]
+    assert sorted(shown[1]) == sorted(shown[0] + shown[2])
+
+
+def test_a_query_that_comes_after_the_last_event_waits_for_its_first() -> None:
+    monitor = sb.Monitor([sb.Query("old", k=1, score="x", window=sb.Window(10))], time="t", id="id")
+    monitor.push([{"t": 5, "id": "a", "x": 1.0}])
+    monitor.advance(40)
+    monitor.register(sb.Query("new", k=1, score="x", window=sb.Window(10)))
+    monitor.push([{"t": 75, "id": "b", "x": 1.0}])
+    assert [a.end for a in monitor.finish() if a.query == "new"] == [80]
+
+
+def test_answers_come_in_order_of_their_ends_whichever_side_is_closed() -> None:
+    stream = [{"t": t, "id": t, "x": float(t)} for t in range(40)]
+    left, right, other = (
+        sb.Query("left", k=1, score="x", window=sb.Window(5, slide=1)),
+        sb.Query("right", k=1, score="x", window=sb.Window(6, slide=1, closed="right")),
+        sb.Query("other", k=1, score="-x", window=sb.Window(5, slide=1)),
+    )
+    for queries in ([left, right], [right, left], [left, right, other]):
+        names = [query.name for query in queries]
+        monitor = sb.Monitor(queries, time="t", id="id")
+        monitor.push(stream)
+        answers = monitor.advance(30)
+        order = [(answer.end, names.index(answer.query)) for answer in answers]
+        assert order == sorted(order)
+        assert len(answers) == 30 * len(queries)
+    monitor.change(replace(left, k=2))
+    order = [(answer.end, names.index(answer.query)) for answer in monitor.finish()]
+    assert order == sorted(order), "a query that was changed keeps its turn"

@@ -81,7 +81,7 @@ def truth(query: sb.Query, batches: Sequence[Sequence[Row]], delay: int | None) 
             for name, score in scored.items()
             if score is not None
         )
-        answers.append((reply.start, reply.end, [(n, s, -t) for _, t, n, s in ranked[: query.k]]))
+        answers.append((reply.start, reply.end, [(n, s, -t) for _, t, n, s in ranked[: query.most_rows]]))
     return answers, oracle
 
 

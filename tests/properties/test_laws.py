@@ -27,6 +27,17 @@ EVENTS = st.builds(
     id=st.one_of(st.integers(0, 5), st.none()),
     score=SCORES,
     part=st.sampled_from([None, "p", "q"]),
+    note=st.sampled_from([None, "", "a", "b"]),
+    size=st.sampled_from([None, 0.0, 1.0, float("nan")]),
+)
+TIED = st.builds(
+    Event,
+    time=st.sampled_from([0, 10]),
+    id=st.just(1),
+    score=st.sampled_from([0.0, -0.0, 1.0]),
+    part=st.sampled_from([None, "p"]),
+    note=st.sampled_from("abcdefgh"),
+    size=st.sampled_from([None, 1.0, 2.0, float("nan")]),
 )
 
 
@@ -47,7 +58,7 @@ def asks(draw: st.DrawFn, /, **fixed: Any) -> Ask:
 
 
 @st.composite
-def workloads(draw: st.DrawFn, most: int = 4) -> Workload:
+def workloads(draw: st.DrawFn, most: int = 4, events: st.SearchStrategy[Event] = EVENTS, least: int = 0) -> Workload:
     common = {
         "counts": draw(st.booleans()),
         "distinct": draw(st.sampled_from([None, "best", "latest"])),
@@ -55,14 +66,30 @@ def workloads(draw: st.DrawFn, most: int = 4) -> Workload:
         "partitioned": draw(st.booleans()),
     }
     queries = draw(st.lists(asks(**common), min_size=1, max_size=most, unique_by=lambda ask: ask.name))
-    events = draw(st.lists(EVENTS, max_size=50))
-    cuts = sorted(draw(st.lists(st.integers(0, len(events)), max_size=5)))
+    stream = draw(st.lists(events, min_size=least, max_size=50))
+    cuts = sorted(draw(st.lists(st.integers(0, len(stream)), max_size=5)))
     delay = draw(st.sampled_from([None, 0, 5, 200]))
-    return Workload(0, tuple(queries), tuple(events), tuple(cuts), delay)
+    return Workload(0, tuple(queries), tuple(stream), tuple(cuts), delay)
 
 
-def answers_of(workload: Workload, algorithm: str = "staircase") -> list[sb.Answer]:
-    return run_through(sb.Monitor(workload.queries(), algorithm=algorithm, time="t", id="id"), workload)
+@pytest.mark.parametrize("algorithm", algorithms())
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_the_cut_into_batches_does_not_matter_where_events_differ_in_what_is_selected_alone(
+    algorithm: str, data: st.DataObject
+) -> None:
+    """With snapshots in between: what an answer shows of events that tie depends on the events alone."""
+    workload = data.draw(workloads(events=TIED, least=12))
+    selects = st.sampled_from([("note",), ("size",), ("note", "size"), ("size", "note"), ()])
+    asks = tuple(replace(ask, select=data.draw(selects), **ranks(algorithm)) for ask in workload.asks)
+    workload = replace(workload, asks=asks, delay=data.draw(st.sampled_from([None, 200])))
+    for cuts in (workload.cuts, (), tuple(range(len(workload.events)))):
+        cut = replace(workload, cuts=cuts)
+        assert_same(replies_of(answers_of(cut, algorithm, saved=True)), cut.truth().replies, algorithm)
+
+
+def answers_of(workload: Workload, algorithm: str = "staircase", saved: bool = False) -> list[sb.Answer]:
+    return run_through(sb.Monitor(workload.queries(), algorithm=algorithm, time="t", id="id"), workload, saved)
 
 
 @pytest.mark.parametrize("algorithm", algorithms())

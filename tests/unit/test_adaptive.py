@@ -13,8 +13,8 @@ from skyband.algorithms.topkw.adaptive import AdaptiveBands
 from skyband.algorithms.topkw.band_kernels import ENTERED, LEFT
 from skyband.algorithms.topkw.bands import PROBABLE, RELAXED, Bands, BandSpec, Method
 from skyband.algorithms.topkw.random_order import BLOCK
+from tests.unit.test_bands import Restless, cost, stream, wish_of
 from tests.unit.test_random_order import STREAMS, noise
-from tests.unit.test_skybands import Restless, cost, stream, wish_of
 
 WINDOW, K = 3 * BLOCK, 4
 RAPF = Method(RELAXED, PROBABLE)
@@ -175,3 +175,18 @@ def test_partitions_are_judged_by_themselves() -> None:
     monitor.push(table)
     monitor.advance(2 * n)
     assert monitor.stats().groups[0].uses.startswith("pa in 1 bands, rapf in 1 bands; the last: pa since event 3,000")
+
+
+@pytest.mark.parametrize("algorithm", ["pa", "adaptive"])
+def test_answers_say_that_they_are_approximate_and_not_that_they_warm_up_for_ever(algorithm: str) -> None:
+    def query(name: str) -> sb.Query:
+        return sb.Query(name, k=1, score="x", window=sb.Window("4 events", slide="2 events"))
+
+    monitor = sb.Monitor([query("q")], algorithm=algorithm, time="t", id="t")
+    first = monitor.push({"t": [1, 2, 3, 4, 5], "x": [1.0, 2.0, 3.0, 4.0, 5.0]})
+    assert first.table(quality=True)["why"].to_pylist() == ["approximate"] * 2
+    found = list(first)
+    monitor.register(query("late"))
+    found += monitor.push({"t": [6, 7, 8, 9, 10], "x": [1.0, 2.0, 3.0, 4.0, 5.0]})
+    said = {name: [a.why for a in found if a.query == name and not a.exact] for name in ("q", "late")}
+    assert said == {"q": ["approximate"] * 5, "late": ["warming up", "warming up", "approximate"]}

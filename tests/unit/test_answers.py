@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 import numpy as np
@@ -141,3 +142,33 @@ def test_stats_and_explain() -> None:
         "panes of 5",
     ):
         assert part in text
+
+
+@pytest.mark.parametrize("algorithm", sb.ALGORITHMS)
+def test_explain_says_only_what_there_is(algorithm: str) -> None:
+    monitor = sb.Monitor([sb.Query("a", k=2, score="x", window=TEN)], algorithm=algorithm, time="t", id="id")
+    before = monitor.explain()
+    assert not re.search(r"\b0\b", before)
+    monitor.push(ROWS)
+    after = monitor.explain()
+    kept, bound = monitor.stats().kept, monitor.stats().bound
+    assert f"keeps {kept} of 20 events now; at most {bound}" in after
+    assert ("panes" in before, "panes" in after) == (algorithm == "staircase",) * 2
+
+
+def test_explain_of_queries_per_id_says_only_what_there_is() -> None:
+    joined = sb.Query("j", k=1, score="x + value", window=TEN, join=sb.Join("value", budget=1))
+    summed = sb.Query("s", k=1, score="sum(x)", window=TEN)
+    services = {"value": sb.Remote(lambda ids: dict.fromkeys(ids, 1.0))}
+    monitor = sb.Monitor([joined, summed], time="t", id="id", services=services)
+    assert not re.search(r"\b0\b", monitor.explain())
+    monitor.push(ROWS)
+    monitor.advance(datetime(2024, 1, 1, 0, 0, 12, tzinfo=UTC))
+    after = monitor.explain()
+    assert len(re.findall(r"is kept: [1-9]\d*( objects)? of 20 events now", after)) == 2
+    assert re.search("[1-9] remote values are known, [1-9] requests were made", after)
+
+
+def test_explain_of_latest_events_names_what_open_panes_keep() -> None:
+    query = sb.Query("a", k=2, score="x", window=TEN, distinct="latest")
+    assert "open panes keep the latest event of each id" in sb.Monitor([query], time="t", id="id").explain()

@@ -134,12 +134,6 @@ def test_input_that_cannot_be_used(source: Any, options: dict[str, Any], message
     assert message in str(caught.value)
 
 
-def test_numbers_that_no_time_can_be() -> None:
-    table = pa.table({"t": pa.array([2**62], pa.int64()), "id": [1], "x": [1.0]})
-    with pytest.raises(sb.InputError, match="int64 microseconds cannot count"):
-        list(sb.run(QUERY, table, time="t", id="id", time_unit="s"))
-
-
 def test_a_leap_in_time_is_refused_rather_than_filled_with_empty_windows() -> None:
     table = pa.table({"t": [0, 10**17], "id": [1, 2], "x": [1.0, 2.0]})
     with pytest.raises(sb.InputError, match="check the unit of the time column"):
@@ -257,3 +251,68 @@ def test_numbers_that_look_like_another_unit_are_doubted(
     monitor = sb.Monitor([QUERY], time="t", id="id")
     monitor.push(TABLE.set_column(0, "t", numbers))
     assert [f"say time_unit={unit!r}" in message for message in caplog.messages] == ([True] if unit else [])
+
+
+@pytest.mark.parametrize("algorithm", ["staircase", "naive"])
+@pytest.mark.parametrize("unit", [None, "ms", "s", "ns"])
+def test_times_that_no_window_can_be_laid_over_are_rejected(unit: Any, algorithm: str) -> None:
+    query = sb.Query("q", k=9, score="x", window=sb.Window(10, slide=5))
+    per = {None: 1, "ms": 1_000, "s": 1_000_000, "ns": 1}[unit]
+    most = -(-(2**61) // per)
+    far = [most, -most, 2**62, -(2**62), 2**62 + 1, 2**63 - 1, -(2**63)] if unit != "ns" else []
+    near = [most - 1, 1 - most] if unit is None else []
+    rejected: list[int] = []
+    for times in ([1, *far], [*far, 1], *([time] for time in far), *([time] for time in near), [1]):
+        rows = pa.table({"t": pa.array(times, pa.int64()), "id": list(range(len(times))), "x": [1.0] * len(times)})
+        run = sb.run(
+            query, rows, time="t", id="id", time_unit=unit, algorithm=algorithm,
+            on_rejected=lambda batch: rejected.extend(batch["t"].to_pylist()),
+        )  # fmt: skip
+        answers = list(run)
+        out = [time for time in times if time in far]
+        assert run.monitor.stats().rejected == len(out)
+        assert rejected == out
+        assert {row.id for answer in answers for row in answer.rows} == {times.index(t) for t in times if t not in far}
+        rejected.clear()
+
+
+@pytest.mark.parametrize(
+    ("kind", "far"),
+    [
+        (pa.uint64(), [2**64 - 1, 2**63, 2**61]),
+        (pa.timestamp("s"), [2**62, -(2**62)]),
+        (pa.timestamp("ms", "UTC"), [2**60]),
+        (pa.timestamp("us"), [2**61, -(2**61)]),
+    ],
+)
+def test_times_of_any_type_that_are_too_far_away_are_rejected(kind: Any, far: list[int]) -> None:
+    query = sb.Query("q", k=9, score="x", window=sb.Window("1 day"))
+    rows = pa.table({"t": pa.array([1, *far, None], kind), "id": range(len(far) + 2), "x": [1.0] * (len(far) + 2)})
+    run = sb.run(query, rows, time="t", id="id", watermark=0)
+    assert [row.id for answer in run for row in answer.rows] == [0]
+    assert run.monitor.stats().rejected == len(far) + 1
+
+
+def test_a_watermark_too_far_away_is_refused() -> None:
+    monitor = sb.Monitor([sb.Query("q", k=1, score="x", window=sb.Window(10))], time="t", id="id")
+    for watermark in (2**62, -(2**62), 2**63, 10**30):
+        with pytest.raises(sb.InputError, match=rf"{watermark} is no moment; .*fewer than 2\^62"):
+            monitor.advance(watermark)
+    assert monitor.watermark is None
+
+
+def test_a_row_that_only_one_query_can_rank_is_rejected_once_and_counts_for_that_one() -> None:
+    queries = [sb.Query(name, k=3, score=name, window=sb.Window(10)) for name in ("x", "y")]
+    queries.append(sb.Query("n", k=3, score="y", window=sb.Window("2 events")))
+    rejected: list[Any] = []
+    monitor = sb.Monitor(queries, time="t", id="id", on_rejected=lambda batch: rejected.extend(batch["id"].to_pylist()))
+    rows = [("both", 1.0, 2.0), ("x", 2.0, None), ("y", float("nan"), 3.0), ("none", None, None)]
+    answers = [*monitor.push([{"t": t, "id": i, "x": x, "y": y} for t, (i, x, y) in enumerate(rows)])]
+    answers += monitor.finish()
+    assert {a.query: [row.id for row in a.rows] for a in answers} == {
+        "x": ["x", "both"], "y": ["y", "both"], "n": ["y", "both"],
+    }  # fmt: skip
+    assert rejected == ["x", "y", "none"]
+    stats = monitor.stats()
+    assert stats.rejected == 3
+    assert {group.queries: group.rejected for group in stats.groups} == {("x",): 2, ("y",): 2, ("n",): 2}

@@ -1,4 +1,7 @@
-"""The registry: every algorithm by name. A new one is a file here and a line below."""
+"""How the top-k is kept: the interface, the registry, and one package per paper; `staircase` is the default.
+
+A new algorithm is a module here that subclasses `skyband.algorithms.base.Algorithm`, and a line in the registry below.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,8 @@ class Columns:
     """Arriving events of one group: aligned columns, merit may be NaN.
 
     `ident` tells ids apart, in no order (None where a group ranks events, not ids); `part` numbers the
-    partitions from 0 to `partitions - 1`.
+    partitions from 0 to `partitions - 1`. `carried` says whether events that tie in everything else carry something
+    along that may differ: then none of them may be dropped for another.
     """
 
     merit: FloatArray
@@ -33,11 +34,14 @@ class Columns:
     part: IntArray | None = None
     partitions: int = 1
     ident: IntArray | None = None
+    carried: bool = False
 
     def __getitem__(self, rows: slice) -> Columns:
         part = None if self.part is None else self.part[rows]
         ident = None if self.ident is None else self.ident[rows]
-        return Columns(self.merit[rows], self.time[rows], self.position[rows], part, self.partitions, ident)
+        return Columns(
+            self.merit[rows], self.time[rows], self.position[rows], part, self.partitions, ident, self.carried
+        )
 
 
 @dataclass

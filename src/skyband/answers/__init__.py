@@ -1,1 +1,1 @@
-"""What goes out: answers as rows and as tables, what changed between two of them, notices of subscriptions."""
+"""What goes out: answers as rows and as tables, changes between two answers, notices of subscriptions."""

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Literal, cast, overload
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from skyband.answers.table import as_table
@@ -20,7 +21,7 @@ Kind = Literal["entered", "left", "moved", "updated"]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One ranked event of an answer; selected columns are attributes as well.
+    """One ranked event of an answer; selected columns are attributes as well. Rows of a set have no rank.
 
     A row of a joined query also has the remote value, by the name of its service, and the `age` of that value: how many
     microseconds before the answer it was learnt, None where it is a default.
@@ -32,7 +33,7 @@ class Row:
     (1, 'SPY', 140.0)
     """
 
-    rank: int
+    rank: int | None
     id: int | str
     score: float
     time: Moment
@@ -60,7 +61,7 @@ class Change:
 
     @property
     def rank(self) -> int | None:
-        """The rank now; None for a row that left."""
+        """The rank now; None for a row that left, or of a set."""
         return None if self.kind == "left" else self.row.rank
 
 
@@ -98,10 +99,10 @@ class RefreshCost:
 class AnswerBlock:
     """Answers of one group of queries, column by column.
 
-    Per answer: which query, start and end of its window, whether it is exact. The rows of answer i are
+    Per answer: which query, start and end of its window, whether it is exact, and why not. The rows of answer i are
     ``offsets[i]`` to ``offsets[i + 1]``; each is an event, by its place in `events` (`place` None: in order).
     An event is in many answers, so this is how answers stay small; the plain columns `id`, `score`, `time`
-    and so on are made when first asked for.
+    and so on are made when first asked for. Rows of sets are not `ranked`: they come in order of their ids.
     """
 
     names: Sequence[str]
@@ -116,8 +117,14 @@ class AnswerBlock:
     counts: bool
     provisional: bool = False
     changes: Sequence[Sequence[Change]] | None = None
-    why: str | None = None
+    why: str | npt.NDArray[np.str_] | None = None
     spent: RefreshCost | None = None
+    ranked: bool = True
+
+    @cached_property
+    def reasons(self) -> npt.NDArray[np.str_]:
+        """Why each answer that is not exact is not."""
+        return np.broadcast_to("" if self.why is None else self.why, len(self.query))
 
     @cached_property
     def id(self) -> IntArray | pa.Array:
@@ -172,6 +179,7 @@ class AnswerBlock:
         return replace(
             self, query=self.query[chosen], start=self.start[chosen], end=self.end[chosen], exact=self.exact[chosen],
             offsets=np.concatenate([[0], ends]), changes=None,
+            why=self.why if self.why is None else self.reasons[chosen],
             spent=None if self.spent is None else self.spent.take(chosen),
             place=(rows if self.place is None else self.place[rows]).astype(np.int32),
         )  # fmt: skip
@@ -182,7 +190,7 @@ class AnswerBlock:
 
 @dataclass(frozen=True, repr=False)
 class Answer:
-    """The `k` best events of one window of one query.
+    """The `k` best events of one window of one query, or the set that it asks for.
 
     `exact` says whether the answer is; if not, `why` says why not. `provisional` marks a window that is still
     open. `watermark` and `batch` say from which prefix of the input the answer is. Rows are made when first
@@ -218,7 +226,7 @@ class Answer:
     @property
     def why(self) -> str | None:
         """Why the answer is not exact; None where it is."""
-        return None if self.exact else self.block.why
+        return None if self.exact else str(self.block.reasons[self.index])
 
     @property
     def provisional(self) -> bool:
@@ -252,7 +260,7 @@ class Answer:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """The ranked rows, best first (partition by partition)."""
+        """The ranked rows, best first (partition by partition); those of a set in order of their ids."""
         block = self.block
         low, high = int(block.offsets[self.index]), int(block.offsets[self.index + 1])
         ids = block.id[low:high]
@@ -269,7 +277,8 @@ class Answer:
             values = [{block.spent.service: value, **carried} for value, carried in pairs]
             ages = [None if age < 0 else age for age in block.age[low:high].tolist()]
         ranks = np.arange(len(ids)) if block.part is None else rank_in_runs(block.part[low:high])
-        columns = ((ranks + 1).tolist(), ids, block.score[low:high].tolist(), times, partition, values, ages)
+        shown = (ranks + 1).tolist() if block.ranked else [None] * len(ids)
+        columns = (shown, ids, block.score[low:high].tolist(), times, partition, values, ages)
         return [Row(*row) for row in zip(*columns, strict=True)]
 
     def _moment(self, value: int, counts: bool) -> Moment:
@@ -374,7 +383,8 @@ class Answers(Sequence[Answer]):
         -------
         Columns `query, window_start, window_end, rank, id, score, time`, then `partition`, `change` and
         `previous_rank` where a query has them, then the selected columns; of joined queries the remote value, by the
-        name of its service, its `age`, `refreshes`, `failures` and `stale`. Windows without rows do not show.
+        name of its service, its `age`, `refreshes`, `failures` and `stale`. Windows without rows do not show. Rows of
+        sets have NULL for a rank; a row is known by query, window and id then.
         """
         return as_table(self, quality)
 

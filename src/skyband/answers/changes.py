@@ -1,12 +1,13 @@
 """What changed from one answer to the next, and back: RSP-QL's IStream and DStream, with movements.
 
 Rows are told apart by their id where ids count once, else by the whole event; of events that are equal in
-everything, the first of one answer is the first of the other.
+everything, the first of one answer is the first of the other. Rows of sets have no rank: they never move.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -48,14 +49,30 @@ def fold(before: Sequence[Row], changes: Sequence[Change]) -> list[Row]:
     >>> fold(before, difference(before, after, by_id=False)) == after
     True
     """
-    rows = {(row.partition, row.rank): row for row in before}
+    rows = {seat(row): row for row in before}
     for change in changes:
-        if change.previous_rank is not None:
-            del rows[change.row.partition, change.previous_rank]
+        if change.kind != "entered":
+            del rows[seat(replace(change.row, rank=change.previous_rank))]
     for change in changes:
-        if change.rank is not None:
-            rows[change.row.partition, change.rank] = change.row
+        if change.kind != "left":
+            rows[seat(change.row)] = change.row
     return sorted(rows.values(), key=_place)
+
+
+def seat(row: Row) -> tuple[Any, int | str]:
+    """Return what no two rows of an answer have in common: partition and rank, or partition and id in a set.
+
+    Examples
+    --------
+    >>> seat(Row(2, "a", 9.0, 0)), seat(Row(None, "a", 9.0, 0))
+    ((None, 2), (None, 'a'))
+    """
+    return row.partition, row.id if row.rank is None else row.rank
+
+
+def moves(changes: Sequence[Change]) -> dict[tuple[Any, int | str], int | None]:
+    """Return where rows that are new in an answer or moved were before, by their seats; None for those that are new."""
+    return {seat(change.row): change.previous_rank for change in changes if change.kind in ("entered", "moved")}
 
 
 def as_table(rows: Sequence[Row]) -> pa.Table:
@@ -85,11 +102,11 @@ def _names(rows: Sequence[Row], by_id: bool) -> list[Hashable]:
     seen: dict[Hashable, int] = {}
     names: list[Hashable] = []
     for row in rows:
-        event = (row.partition, row.id, row.time, row.score)
+        event = (row.partition, row.id, row.time, row.score, repr(row.values))
         seen[event] = seen.get(event, 0) + 1
         names.append((*event, seen[event]))
     return names
 
 
 def _place(row: Row) -> tuple[Any, ...]:
-    return (row.partition is not None, row.partition if row.partition is not None else 0, row.rank)
+    return (row.partition is not None, row.partition if row.partition is not None else 0, seat(row)[1])

@@ -14,15 +14,16 @@ from skyband.times import Moment, moment_of
 
 What = Literal["entered", "left", "returned"]
 WORDS: tuple[What, ...] = ("left", "entered", "returned")  # by the numbers that kernels report
-_WORDS = pa.array(WORDS)
-COLUMNS = ("subscription", "change", "id", "score", "time", "at")
+COLUMNS = ("subscription", "change", "id", "score", "time", "at", "exact")
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
     """One event that entered, left or returned to the best of a subscription.
 
-    `time` is that of the event, `at` the moment at which it happened; `values` are the selected columns.
+    `time` is that of the event, `at` the moment at which it happened. `exact` is False where the algorithm was
+    approximate then: the event may not be one of the best, or another may have been missed. `values` are the selected
+    columns.
     """
 
     subscription: str
@@ -31,6 +32,7 @@ class Notice:
     score: float
     time: Moment
     at: Moment
+    exact: bool = True
     values: dict[str, Any] = field(default_factory=dict)
 
 
@@ -41,7 +43,7 @@ class Notices(Sequence[Notice]):
     ----------
     tables
         Each with the columns of a notice, those of the stream that were selected, and ``row``: at which row of the
-        stream it happened.
+        stream it happened, -1 where time alone did it.
     plain
         Whether times are bare numbers.
     """
@@ -49,7 +51,9 @@ class Notices(Sequence[Notice]):
     def __init__(self, tables: Sequence[pa.Table], plain: bool) -> None:
         self.plain = plain
         whole = pa.concat_tables(tables, promote_options="permissive") if tables else _nothing()
-        self._table = whole.sort_by("row").drop_columns("row") if len(tables) > 1 else whole.drop_columns("row")
+        if len(tables) > 1:
+            whole = whole.sort_by([("at", "ascending"), ("row", "ascending")])
+        self._table = whole.drop_columns("row")
 
     def __len__(self) -> int:
         return self._table.num_rows  # type: ignore[no-any-return]
@@ -67,7 +71,7 @@ class Notices(Sequence[Notice]):
 
     def _walk(self, table: pa.Table) -> Iterator[Notice]:
         extra = [name for name in table.column_names if name not in COLUMNS]
-        columns = {name: table[name].to_pylist() for name in ("subscription", "change", "id", "score", *extra)}
+        columns = {name: table[name].to_pylist() for name in ("subscription", "change", "id", "score", "exact", *extra)}
         for name in ("time", "at"):
             numbers = table[name].to_pylist()
             columns[name] = numbers if self.plain else [moment_of(number) for number in numbers]
@@ -76,7 +80,7 @@ class Notices(Sequence[Notice]):
             yield Notice(**given, values={name: columns[name][i] for name in extra})
 
     def table(self) -> pa.Table:
-        """Return all as an Arrow table: `subscription`, `change`, `id`, `score`, `time`, `at`, selected columns."""
+        """Return all as an Arrow table: the columns of a notice, then the selected ones."""
         if self.plain:
             return self._table
         kinds = [
@@ -95,7 +99,7 @@ def notices_table(
     """Make a table of notices: whose, as places in names; what happened; to which event; and further columns."""
     given = {
         "subscription": pa.DictionaryArray.from_arrays(pa.array(who, pa.int32()), names),
-        "change": pa.DictionaryArray.from_arrays(pa.array(kind, pa.int32()), _WORDS),
+        "change": pa.DictionaryArray.from_arrays(pa.array(kind, pa.int32()), pa.array(WORDS)),
         "id": ids,
         **columns,
     }
@@ -105,4 +109,5 @@ def notices_table(
 def _nothing() -> pa.Table:
     none = np.empty(0, np.int64)
     names = pa.array([], pa.string())
-    return notices_table(names, none, none, names, {"score": np.empty(0), "time": none, "at": none, "row": none})
+    rest = {"score": np.empty(0), "time": none, "at": none, "exact": np.empty(0, bool), "row": none}
+    return notices_table(names, none, none, names, rest)

@@ -42,7 +42,9 @@ def _rows(block: AnswerBlock) -> tuple[pa.Table, IntArray]:
     within = answer if block.part is None else block.part
     ids = block.id if isinstance(block.id, pa.Array) else pa.array(block.id)
     columns: dict[str, Any] = {
-        "rank": pa.array((rank_in_runs(answer, within) + 1).astype(np.int32)),
+        "rank": pa.array((rank_in_runs(answer, within) + 1).astype(np.int32))
+        if block.ranked
+        else pa.nulls(len(answer), pa.int32()),
         "id": ids,
         "score": pa.array(block.score),
         "time": pa.array(block.time).cast(TIME),
@@ -104,7 +106,7 @@ def _with_windows(block: AnswerBlock, answer: IntArray, columns: dict[str, Any])
             "window_end": pa.array(block.end[answer]).cast(kind),
             **columns,
             "exact": pa.array(exact),
-            "why": pa.array(np.full(len(answer), block.why or ""), pa.string(), mask=exact),
+            "why": pa.array(block.reasons[answer], pa.string(), mask=exact),
             "provisional": pa.array(np.full(len(answer), block.provisional)),
         }
     )

@@ -1,1 +1,1 @@
-"""From events to answers: the monitor, and one module for each kind of query that it serves."""
+"""From events to answers: events enter by `Monitor.push`; one module for each kind of query."""

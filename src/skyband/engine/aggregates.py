@@ -47,7 +47,7 @@ class AggregatedQuery(PerIdQuery):
         return [self.with_changes(self._block(part, why)) for why, part in parts.items() if part]
 
     def _best(self, start: int, end: int) -> _Best:
-        found = self.side.objects(self.windows.ending(end))
+        found = self.objects(end)
         kind = pa.string() if self.side.text_ids else pa.int64()
         if not found.num_rows:
             return _Best(start, end, pa.array([], kind), np.empty(0), np.empty(0, np.int64), None)
@@ -56,7 +56,7 @@ class AggregatedQuery(PerIdQuery):
         merit, time = merit_of(score[scored], self.query.order), np.asarray(found[TIME].to_numpy(), np.int64)
         names = found[ID].take(pa.array(scored)).combine_chunks()
         place = np.asarray(pc.rank(names, tiebreaker="dense"), np.int64)
-        rows = scored[best_first(merit, time[scored], place)[: self.query.k]]
+        rows = scored[best_first(merit, time[scored], place)[: self.query.most_rows]]
         ids = found[ID].take(pa.array(rows)).combine_chunks().cast(kind)
         return _Best(start, end, ids, score[rows], time[rows], self.side.carried(ids.to_pylist()))
 

@@ -6,31 +6,29 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from skyband.algorithms.staircase.panes import Panes
 from skyband.algorithms.stkqf.skyline import Case
 from skyband.engine.joined_query import JoinedQuery
 from skyband.engine.per_id import PerIdQuery
 from skyband.engine.ranking import RankingGroup
 from skyband.queries.query import Query
-from skyband.times import spoken
 from skyband.windows import Schedule
 
 
 def explain(groups: Sequence[RankingGroup], algorithm: str, joins: Sequence[PerIdQuery] = ()) -> str:
     """Describe the groups of a monitor, one paragraph each, then its joined and aggregated queries."""
     count = sum(len(group.queries) for group in groups) + len(joins)
-    lines = [
-        f"{count} {_plural('query', count)} in {len(groups)} {_plural('group', len(groups))}, algorithm {algorithm!r}"
-    ]
+    shared = f" in {len(groups)} {_plural('group', len(groups))}, algorithm {algorithm!r}" if groups else ""
+    lines = [f"{count} {_plural('query', count)}{shared}"]
     for number, group in enumerate(groups, 1):
         lines += ["", f"group {number}: {group.ranking}"]
         moment = str if group.ranking.counts or group.plain else clock_time
         for query, schedule in zip(group.queries, group.schedules, strict=True):
             lines.append(f"  {_query_line(query)}{_past(schedule, moment)}")
-        lines.append(f"  {_pane_line(group.schedules, group.ranking.counts)}")
         lines += [f"  {line}" for line in group.algorithm.explain(moment)]
         stats = group.stats()
-        lines.append(f"  keeps {stats.kept:,} of {stats.events:,} events now; at most {stats.bound:,}")
+        if stats.events:  # before the first event there is nothing to count
+            limit = f"; at most {stats.bound:,}" if stats.kept else ""
+            lines.append(f"  keeps {stats.kept:,} of {stats.events:,} events now{limit}")
     for one in joins:
         kind, more = ("joined", _join_lines(one)) if isinstance(one, JoinedQuery) else ("aggregated", _sum_lines(one))
         lines += ["", f"{kind}: {one}", *(f"  {line}" for line in more)]
@@ -42,28 +40,38 @@ def _join_lines(one: JoinedQuery) -> list[str]:
     join, sides, remote = one.query.join, one.sides, one.remote
     assert join is not None
     policy = join.policy_for(sides.condition is not None)
-    budget = "no bound" if join.budget is None else f"at most {join.budget:,} refreshes an answer"
+    most = "no bound" if join.only_candidates else "all of the window is refreshed"
+    budget = most if join.budget is None else f"at most {join.budget:,} refreshes an answer"
     whole = remote.shares.budget
     shared = "" if whole is None else f", {whole:,} at one moment with others that share it"
     counted = f"{', '.join(map(str, sides.aggregates))} of its events" if sides.aggregates else "its latest event"
-    kept = "the whole window" if policy.whole_window else f"a list of the best {one.query.k} + {join.n} of each window"
-    stats = one.stats()
-    return [
+    kept = (
+        "the whole window" if one.join.objects.whole else f"a list of the best {one.query.k} + {join.n} of each window"
+    )
+    lines = [
         _query_line(one.query),
         f"service {join.service!r} by {join.on or 'the id'}: {policy.name}, {budget}{shared}",
-        f"an id counts once, with {counted}; {kept} is kept: {stats.kept:,} objects of {stats.events:,} events now",
-        f"{len(remote.replica):,} remote values are known, {remote.traffic.requests:,} requests were made",
+        f"an id counts once, with {counted}; {kept} is kept{_now(one, ' objects')}",
     ]
+    if remote.traffic.requests:
+        lines.append(f"{len(remote.replica):,} remote values are known, {remote.traffic.requests:,} requests were made")
+    return lines
 
 
 def _sum_lines(one: PerIdQuery) -> list[str]:
     """Say what an aggregated query keeps."""
-    key, stats = one.query.group_by or "the id", one.stats()
+    key = one.query.group_by or "the id"
     return [
         _query_line(one.query),
         f"{key} counts once, with {', '.join(map(str, one.sides.aggregates))} of its events; one row for each pane and "
-        f"{key} is kept: {stats.kept:,} of {stats.events:,} events now",
+        f"{key} is kept{_now(one)}",
     ]
+
+
+def _now(one: PerIdQuery, what: str = "") -> str:
+    """Say how much is kept of the events so far; nothing before the first one."""
+    stats = one.stats()
+    return f": {stats.kept:,}{what} of {stats.events:,} events now" if stats.events else ""
 
 
 def clock_time(position: int) -> str:
@@ -80,7 +88,9 @@ def clock_time(position: int) -> str:
 def _query_line(query: Query) -> str:
     extras = [f"select {', '.join(query.select)}"] if query.select else []
     extras += [f"emit {query.emit}"] if query.emit != "final" else []
-    return f"{query.name}: best {query.k} over {query.window!r}" + "".join(f", {extra}" for extra in extras)
+    return f"{query.name}: {'all that pass' if query.is_set else f'best {query.k}'} over {query.window!r}" + "".join(
+        f", {extra}" for extra in extras
+    )
 
 
 def _past(schedule: Schedule, moment: Callable[[int], str]) -> str:
@@ -91,18 +101,6 @@ def _past(schedule: Schedule, moment: Callable[[int], str]) -> str:
     low, high = moment(schedule.missing_from), moment(schedule.missing_to)
     case = Case(schedule.case)
     return f"; came later (case {case.value}: {case.meaning}), missed events from {low} to {high}: {then}"
-
-
-def _pane_line(schedules: Sequence[Schedule], counts: bool) -> str:
-    """Say how wide panes are, by a stretch of some of them."""
-    slides = [schedule.slide for schedule in schedules]
-    stretch = min(20 * max(slides), 10_000 * min(slides))
-    panes = Panes(schedules)
-    panes.cover(0, stretch)
-    widths = np.diff(panes.cuts)
-    low, high = (f"{width} events" if counts else spoken(int(width)) for width in (widths.min(), widths.max()))
-    width = low if low == high else f"{low} to {high}"
-    return f"windows start and end on cuts that make panes of {width}: one pass serves all"
 
 
 def _plural(word: str, count: int) -> str:

@@ -18,6 +18,7 @@ from skyband.order import BoolArray, IntArray, SlotArray, merit_of
 from skyband.queries.query import Distinct, Order, Query
 
 WARMING_UP = "warming up"
+APPROXIMATE = "approximate"
 _NO_ROWS = np.empty(0, np.int64)
 
 
@@ -146,7 +147,8 @@ class Intake:
             position = time
         part, ident = self._parts(rows, index), self._ident(rows, index)
         partitions = 1 if part is None else len(self.partitions.values) + 1
-        return Columns(merit, time, position, part, partitions, ident), index, BatchOutcome(passed, rejected)
+        columns = Columns(merit, time, position, part, partitions, ident, bool(self.select))
+        return columns, index, BatchOutcome(passed, rejected)
 
     def _parts(self, rows: EventBatch, index: IntArray | None) -> IntArray | None:
         assert self.bounds is not None

@@ -1,8 +1,8 @@
 """A joined query at work: events in, and one answer for each window, refreshed within its budget.
 
-The stream's side is `skyband.engine.partials`, the join is `skyband.remote.acquatop` or, where the condition compares the remote
-value, `skyband.remote.filter_join`. Queries with windows that end at the same moment are answered together, so that those who
-share a service fetch together, within the budget of the service.
+The stream's side is `skyband.engine.partials`, the join is `skyband.remote.acquatop` or, where the condition compares
+the remote value, `skyband.remote.filter_join`. Queries with windows that end at the same moment are answered together,
+so that those who share a service fetch together, within the budget of the service.
 """
 
 from __future__ import annotations
@@ -51,8 +51,7 @@ class JoinedQuery(PerIdQuery):
 
     def prepare(self, end: int) -> list[Id]:
         """Let the objects of a window arrive; return the remote ids to refresh for its answer."""
-        window = self.windows.ending(end)
-        found = self.side.objects(window)
+        found = self.objects(end)
         columns = [found[name] for name in (ID, STREAM, TIME, REMOTE)]
         self.join.arrive(columns[0].to_pylist(), columns[1].to_numpy(), columns[2].to_numpy(), columns[3].to_pylist())
         if self.schedule.paused:
@@ -98,7 +97,7 @@ class JoinedQuery(PerIdQuery):
             end=_column(answer.end - self.schedule.shift for answer in given),
             exact=np.full(len(given), why is None),
             offsets=np.cumsum([0, *(len(answer.rows) for answer in given)]),
-            events=events, place=None, selects=[self.query.select], counts=False, why=why,
+            events=events, place=None, selects=[self.query.select], counts=False, why=why, ranked=not self.query.is_set,
             spent=RefreshCost(
                 self.sides.service,
                 refreshes=_column(answer.refreshes for answer in given),
@@ -162,6 +161,9 @@ def answer_together(dues: Sequence[tuple[JoinedQuery, DueWindows]]) -> list[Answ
             elected = {one.name: one.prepare(end) for one, end in members}
             first = members[0][0]
             refreshed = first.join.maintainer.refresh(first.remote.share(elected, now), now)
+            for other in {one.name: one for one, _ in dues}.values():
+                if other.remote is first.remote and other.name not in elected:
+                    other.join.learn(refreshed.changed)
             for one, end in members:
                 answered = one.conclude(end, refreshed.of(elected[one.name]))
                 if answered is not None:
@@ -176,14 +178,19 @@ def _join(query: Query, remote: Remote, windows: WindowGrid) -> RemoteJoin:
     assert sides is not None
     policy = join.policy_for(sides.condition is not None)
     common: dict[str, Any] = {
-        "size": windows.size, "slide": windows.slide, "offset": windows.offset, "k": query.k, "score": sides.joined,
+        "size": windows.size, "slide": windows.slide, "offset": windows.offset, "score": sides.joined,
+        "k": None if query.is_set else query.k,
         "order": query.order, "gateway": remote.gateway, "replica": remote.replica, "policy": policy,
         "budget": join.budget, "default": join.default, "seed": join.seed,
+        "only_candidates": join.only_candidates,
     }  # fmt: skip
     if sides.condition is None:
         return AcquaTop(**common, n=join.n, discover=join.discover, carry=join.carry)
     condition = sides.condition
-    return FilterJoin(**common, condition=condition.sign, threshold=condition.threshold, distance=join.distance)
+    return FilterJoin(
+        **common, condition=condition.sign, threshold=condition.threshold, distance=join.distance,
+        max_rows=query.max_rows if query.is_set else None,
+    )  # fmt: skip
 
 
 def _column(values: Any) -> IntArray:

@@ -123,13 +123,23 @@ class Joins:
         """Take in one batch."""
         return [one.push(rows) for one in self.queries]
 
-    def tell(self, service: str, values: Mapping[Any, float | None], at: int | datetime) -> None:
-        """Take in changes that the remote side tells by itself."""
+    def tell(self, service: str, values: Mapping[Any, float | None], at: int | datetime | None, watermark: int) -> None:
+        """Take in changes that the remote side tells by itself, at any time or now; every query of the service learns.
+
+        What is told now is newer than all that is known of it, even if that was known from after the watermark on.
+        """
         if service not in self.remotes:
             msg = f"there is no service {service!r}; there are {', '.join(map(repr, self.remotes)) or 'none'}"
             raise InputError(msg)
-        fresh = [np.nan if value is None else float(value) for value in values.values()]
-        self.remotes[service].replica.put(list(values), fresh, microseconds_of(at))
+        remote, ids = self.remotes[service], list(values)
+        known = remote.replica.view(ids).refreshed
+        since = max(watermark, NEVER + 1, int(known.max(initial=NEVER))) if at is None else microseconds_of(at)
+        fresh = np.array([np.nan if value is None else value for value in values.values()], np.float64)
+        news = remote.replica.put(ids, fresh, since)
+        changed = {ids[place]: float(fresh[place]) for place in np.flatnonzero(news).tolist()}
+        for one in self.queries:
+            if isinstance(one, JoinedQuery) and one.remote is remote:
+                one.join.learn(changed)
 
     def advance(self, dues: Sequence[DueWindows], watermark: int) -> list[AnswerBlock]:
         """Answer windows, listed query by query, which a watermark closes."""

@@ -24,13 +24,14 @@ from skyband.engine.registry import QueryRegistry
 from skyband.engine.stats import Stats
 from skyband.errors import InputError, SnapshotError, TooManyWindows
 from skyband.events.batch import EventBatch, StreamColumns, TimeUnit, as_batches, settle_nulls
+from skyband.order import IntArray
 from skyband.queries.query import Query
 from skyband.times import microseconds_of
 from skyband.windows import NEVER, Schedule
 
 logger = logging.getLogger(__name__)
 MOST_ROWS = 1 << 25
-_SIDE_ROWS = ("late", "partly_late", "rejected")
+_SIDE_ROWS = ("late", "partly_late", "rejected", "ahead")
 
 Sink = Callable[[pa.RecordBatch], None]
 T = TypeVar("T")
@@ -89,7 +90,7 @@ class Monitor:
 
     # Events in, answers out.
 
-    def push(self, batch: Any, *, joined: bool = True) -> Answers:
+    def push(self, batch: Any, *, joined: bool = True, not_after: int | datetime | None = None) -> Answers:
         """Take in events: an Arrow batch or table, a data frame, or a list of dicts.
 
         Parameters
@@ -98,6 +99,8 @@ class Monitor:
             The events.
         joined
             Whether joined and aggregated queries get them too; where not, they get theirs from elsewhere, reduced.
+        not_after
+            Rows with a later time are rejected, and counted as `ahead`; they do not count as seen.
 
         Returns
         -------
@@ -105,11 +108,12 @@ class Monitor:
         """
         began = clock.perf_counter()
         blocks: list[AnswerBlock] = []
+        limit = None if not_after is None else microseconds_of(not_after)
         for part in as_batches(batch, MOST_ROWS):
             settled = settle_nulls(part, self._types, self.source, self._carried(joined), self.joins.id_columns)
             self._bind(settled.schema, joined)
             self._types |= {f.name: f.type for f in part.schema if f.type != pa.null()}
-            rows = EventBatch(settled, self.source)
+            rows = EventBatch(settled, self.source, limit)
             seen = [_naming(group, group.push, rows) for group in self.groups]
             seen += self.joins.push(rows) if joined else []
             self._note(rows, seen)
@@ -169,6 +173,8 @@ class Monitor:
     def tell(self, service: str, values: Mapping[Any, float | None], at: int | datetime | None = None) -> None:
         """Take in changes that the remote side tells by itself; they cost no budget.
 
+        They count for every object of the coming windows, whether a policy keeps it in its list or not.
+
         Parameters
         ----------
         service
@@ -176,7 +182,8 @@ class Monitor:
         values
             By remote id; None where there is no such id any more.
         at
-            Since when they are true; the watermark where it is left out.
+            Since when they are true: a value that is known from later on stays. Where it is left out, they are true
+            since the watermark, and newer than all that is known.
 
         Examples
         --------
@@ -188,8 +195,7 @@ class Monitor:
         >>> [(row.id, row.score, row.age) for row in monitor.advance(10)[0].rows]
         [('a', 31.0, 1)]
         """
-        since = NEVER + 1 if self.watermark is None else self.watermark
-        self.joins.tell(service, values, since if at is None else at)
+        self.joins.tell(service, values, at, NEVER if self.watermark is None else self.watermark)
 
     def declare(self, schema: pa.Schema) -> None:
         """Say which columns the stream has before any event shows them; queries over others are refused."""
@@ -224,6 +230,8 @@ class Monitor:
     def _note(self, rows: EventBatch, seen: Sequence[BatchOutcome]) -> None:
         """Count the batch, and hand its late and rejected rows on."""
         late, partly, rejected = outcome(seen, rows.batch.num_rows)
+        if len(rows.ahead):  # whether or not any query wants them
+            rejected = np.union1d(rejected, rows.ahead)
         if self.on_late is not None and len(late):
             self.on_late(rows.batch.take(pa.array(late)))
         if self.on_rejected is not None and len(rejected):
@@ -234,6 +242,7 @@ class Monitor:
             late=self._stats.late + len(late),
             partly_late=self._stats.partly_late + partly,
             rejected=self._stats.rejected + len(rejected),
+            ahead=self._stats.ahead + len(rows.ahead),
         )
         known = [s.newest for s in seen if s.newest is not None]
         newest = known[0] if known else rows.newest
@@ -252,16 +261,7 @@ class Monitor:
                 )  # fmt: skip
 
     def _answers(self, blocks: list[AnswerBlock], began: float) -> Answers:
-        order = None
-        if len(blocks) > 1:
-            number = np.repeat(np.arange(len(blocks)), [len(block.end) for block in blocks])
-            place = np.concatenate([np.arange(len(block.end)) for block in blocks])
-            ends = np.concatenate([block.end for block in blocks])
-            open_ = np.array([block.provisional for block in blocks])[number]
-            rank = {name: i for i, name in enumerate(self.roster.order)}
-            turn = np.concatenate([np.array([rank[n] for n in block.names])[block.query] for block in blocks])
-            sort = np.lexsort((turn, ends, open_))
-            order = (number[sort], place[sort])
+        order = self._order(blocks) if blocks else None
         plain = self.schema is not None and self.source.is_plain(self.schema)
         answers = Answers(blocks, order, plain, self.watermark, self._stats.batches)
         spent = clock.perf_counter() - began if began else 0.0
@@ -269,9 +269,23 @@ class Monitor:
             self._stats,
             answers=self._stats.answers + len(answers),
             answer_rows=self._stats.answer_rows + answers.rows,
+            rejected=self._stats.rejected + sum(one.take_unfit() for one in self.joins.queries),
             answer_seconds=self._stats.answer_seconds + spent,
         )
         return answers
+
+    def _order(self, blocks: Sequence[AnswerBlock]) -> tuple[IntArray, IntArray] | None:
+        """Order answers by the ends of their windows, then as their queries were registered; None: they are so."""
+        number = np.repeat(np.arange(len(blocks)), [len(block.end) for block in blocks])
+        place = np.concatenate([np.arange(len(block.end)) for block in blocks])
+        ends = np.concatenate([block.end for block in blocks])
+        rank = {name: i for i, name in enumerate(self.roster.order)}
+        turn = np.concatenate([np.array([rank[n] for n in block.names])[block.query] for block in blocks])
+        # Windows that are closed on different sides end at one moment and are due at different ones.
+        if len(blocks) == 1 and np.all((ends[1:] > ends[:-1]) | ((ends[1:] == ends[:-1]) & (turn[1:] >= turn[:-1]))):
+            return None
+        sort = np.lexsort((turn, ends, np.array([block.provisional for block in blocks])[number]))
+        return number[sort], place[sort]
 
     # Queries that come and go.
 

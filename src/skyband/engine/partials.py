@@ -3,8 +3,6 @@
 Between the two, events are *partials*: one row per pane and id. All events of a pane lie in the same windows. So of an
 id whose latest event counts, the latest of each pane is enough; of aggregates, those of each pane are. Partials can be
 made anywhere and put together in any order: here, of the rows of a batch, or by Spark, on its executors.
-
-Sums are of floating-point numbers: their last digits depend on the order in which they are added up.
 """
 
 from __future__ import annotations
@@ -17,15 +15,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from skyband.engine.measures import ROWS, Measure, final, measures
 from skyband.errors import InputError
 from skyband.events.batch import EventBatch
 from skyband.events.keys import is_key, is_text
 from skyband.expressions import Bound
 from skyband.order import BoolArray, FloatArray, IntArray, merit_of
-from skyband.queries.decomposition import Aggregate, Decomposition
+from skyband.queries.decomposition import Decomposition
 from skyband.windows import ALWAYS, PaneGrid, WindowGrid
 
-PANE, ID, REMOTE, TIME, STREAM, ROWS = "pane", "id", "remote", "time", "stream", "rows"
+PANE, ID, REMOTE, TIME, STREAM = "pane", "id", "remote", "time", "stream"
 FIRST, REFRESHED = "first", "refreshed"
 CARRIED = "carried "
 """Columns of the stream that are carried along have this before their names."""
@@ -71,7 +70,9 @@ class Partials:
     ) -> None:
         self.sides, self.grid, self.order, self.on, self.select = sides, PaneGrid(windows), order, on, tuple(select)
         self.group_by = group_by
-        self.measures = _measures(sides.aggregates)
+        self.measures: dict[str, Measure] = {}
+        self.unfit = 0
+        """How many of the last objects have no score because an integer sum of theirs does not fit 64 bits."""
         self._bounds: _Bounds | None = None
         self._parts: list[pa.Table] = []
         self._carried: pa.Table | None = None
@@ -108,10 +109,11 @@ class Partials:
             if name is not None and not is_key(kind := schema.field(name).type):
                 msg = f"{what} names {name!r}, which is {kind}; ids are text or whole numbers that fit int64: cast it"
                 raise InputError(msg)
+        self.measures = measures(sides.aggregates, schema)
         self._bounds = _Bounds(
             where=None if sides.where is None else sides.where.bind(schema, "filter"),
             part=None if sides.aggregates else sides.part.bind(schema, "score"),
-            arguments={name: one.values(schema).bind(schema, "score") for name, one in self.measures.items()},
+            arguments={name: one.values.bind(schema, "score") for name, one in self.measures.items()},
             ids=_plain(schema.field(key).type),
             remotes=_plain(schema.field(self.on or key).type),
         )
@@ -143,10 +145,7 @@ class Partials:
             columns[REMOTE] = batch.column(self.on).cast(bounds.remotes)
         if bounds.part is not None:
             columns[STREAM] = _values(bounds.part, batch)
-        values = {name: _values(bound, batch) for name, bound in bounds.arguments.items()}
-        for name, measure in self.measures.items():
-            value = values[name]
-            columns[name] = (~np.isnan(value)).astype(np.int64) if measure.function == "count" else value
+        columns |= {name: one.column(bounds.arguments[name], batch) for name, one in self.measures.items()}
         columns |= {CARRIED + name: batch.column(name) for name in self.select}
         return self._reduced(pa.table(columns), PANE)
 
@@ -175,6 +174,7 @@ class Partials:
         Of aggregates, all objects of the window; else those that are new in it, each once.
         """
         self._aside = {pane: since for pane, since in self._aside.items() if pane >= self.grid.first(window)}
+        self.unfit = 0
         if not self._parts:
             return pa.table({ID: [], REMOTE: [], TIME: [], STREAM: []})
         whole = _concat(self._parts)
@@ -191,8 +191,10 @@ class Partials:
 
     def _aggregated(self, found: pa.Table) -> FloatArray:
         """Return the stream's part of the score of each object, worked out of its aggregates; NaN where it is NULL."""
-        columns = {str(one): pa.array(_final(one, found), from_pandas=True) for one in self.sides.aggregates}
-        batch = pa.record_batch(columns)
+        values = {str(one): final(one, found, self.measures) for one in self.sides.aggregates}
+        outside = [mask for _, mask in values.values() if mask is not None]
+        self.unfit = int(np.logical_or.reduce(outside).sum()) if outside else 0
+        batch = pa.record_batch({name: column for name, (column, _) in values.items()})
         return _values(self.sides.part.bind(batch.schema, "score"), batch)
 
     # What is carried along.
@@ -220,9 +222,8 @@ class Partials:
         return named.take(place)
 
     def _reduced(self, table: pa.Table, *by: str) -> pa.Table:
-        return _reduced(
-            table, by, {ROWS: _add, **{k: _OPERATIONS[m.function] for k, m in self.measures.items()}}, self.order
-        )
+        sums = {ROWS: np.add.reduceat, **{name: one.reduce for name, one in self.measures.items()}}
+        return _reduced(table, by, sums, self.order)
 
     # Snapshots.
 
@@ -254,46 +255,6 @@ def _values(bound: Bound, batch: pa.RecordBatch) -> FloatArray:
 
 def _concat(tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
-
-
-# Aggregates. NULL and NaN are left out of them, as SQL leaves out NULL; of nothing they are NaN, and counts are 0.
-
-
-def _measures(aggregates: Sequence[Aggregate]) -> dict[str, Aggregate]:
-    """Return what is kept per pane and id, by name: an average is kept as a sum and a count."""
-    kept: dict[str, Aggregate] = {}
-    for one in aggregates:
-        if one.argument is not None:
-            for function in ("sum", "count") if one.function == "avg" else (one.function,):
-                measure = Aggregate(function, one.argument)
-                kept[str(measure)] = measure
-    return kept
-
-
-def _final(one: Aggregate, found: pa.Table) -> FloatArray:
-    if one.argument is None:
-        return _floats(found[ROWS])
-    if one.function != "avg":
-        return _floats(found[str(one)])
-    total, count = (_floats(found[str(Aggregate(part, one.argument))]) for part in ("sum", "count"))
-    return total / np.where(count == 0, np.nan, count)
-
-
-def _floats(column: pa.ChunkedArray) -> FloatArray:
-    return np.asarray(column.to_numpy(), np.float64)
-
-
-def _add(values: Any, starts: IntArray) -> Any:
-    return np.add.reduceat(values, starts)
-
-
-def _sum(values: FloatArray, starts: IntArray) -> FloatArray:
-    known = ~np.isnan(values)
-    total, count = np.add.reduceat(np.where(known, values, 0.0), starts), np.add.reduceat(known, starts, dtype=np.int64)
-    return np.where(count > 0, total, np.nan)
-
-
-_OPERATIONS = {"count": _add, "sum": _sum, "max": np.fmax.reduceat, "min": np.fmin.reduceat}
 
 
 def _reduced(table: pa.Table, by: Sequence[str], measures: dict[str, Any], order: str) -> pa.Table:

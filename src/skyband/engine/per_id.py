@@ -14,11 +14,12 @@ import pyarrow as pa
 from skyband.answers.answer import AnswerBlock, Answers, Row
 from skyband.answers.changes import as_rows, as_table, difference
 from skyband.engine.intake import BatchOutcome, Counts
-from skyband.engine.partials import FIRST, ROWS, TIME, Partials
+from skyband.engine.measures import ROWS
+from skyband.engine.partials import FIRST, TIME, Partials
 from skyband.engine.stats import GroupStats
 from skyband.events.batch import EventBatch
 from skyband.queries.query import Query
-from skyband.windows import ALWAYS, NEVER, DueWindows, Schedule, WindowGrid
+from skyband.windows import NEVER, DueWindows, Schedule, WindowGrid
 
 State = tuple[dict[str, Any], dict[str, pa.Table]]
 
@@ -26,6 +27,8 @@ State = tuple[dict[str, Any], dict[str, pa.Table]]
 @dataclass(frozen=True)
 class ReducedBatch:
     """Events of a batch as partials, and how many rows of the batch are none; `newest` is the latest time of all.
+
+    Of the `rejected` rows, `ahead` were later than they may be; `newest` leaves these out.
 
     `aside` is about events that stay elsewhere since their ids are settled: of each pane, how many `rows` these are,
     the `first` and the last `time`, and when the oldest of their remote values was `refreshed`.
@@ -37,6 +40,7 @@ class ReducedBatch:
     partly_late: int = 0
     rejected: int = 0
     aside: pa.Table | None = None
+    ahead: int = 0
 
 
 class PerIdQuery:
@@ -56,9 +60,10 @@ class PerIdQuery:
         on = None if query.join is None else query.join.on
         self.side = Partials(self.sides, self.windows, query.order, on, query.select, query.group_by)
         self.counts = Counts()
-        self.first, self.last = ALWAYS, NEVER
+        self.last = NEVER
         self.previous: list[Row] = []
         self.plain = False
+        self._unfit = 0
 
     @property
     def name(self) -> str:
@@ -109,7 +114,7 @@ class PerIdQuery:
             self.side.put_aside(reduced.aside)
 
     def _note(self, first: int, last: int, rows: int) -> None:
-        self.first, self.last = min(self.first, first), max(self.last, last)
+        self.schedule.first, self.last = min(self.schedule.first, first), max(self.last, last)
         self.counts.events += rows
 
     @property
@@ -124,9 +129,21 @@ class PerIdQuery:
 
     # Answers out.
 
+    def objects(self, end: int) -> pa.Table:
+        """Return the objects of a window; those whose integer sum does not fit are rejected, and so counted."""
+        found = self.side.objects(self.windows.ending(end))
+        self.counts.rejected += self.side.unfit
+        self._unfit += self.side.unfit
+        return found
+
+    def take_unfit(self) -> int:
+        """Return how many objects were rejected so since this was asked last."""
+        unfit, self._unfit = self._unfit, 0
+        return unfit
+
     def due(self, watermark: int) -> DueWindows:
         """List the windows that a watermark closes."""
-        return DueWindows.by([self.schedule], self.first, [watermark])
+        return DueWindows.by([self.schedule], [watermark])
 
     def rest(self) -> DueWindows:
         """List all windows that contain an event: the input has ended."""
@@ -158,7 +175,7 @@ class PerIdQuery:
         """Return everything as plain values and tables."""
         return {
             "query": self.query.as_dict(), "schedule": asdict(self.schedule), "counts": asdict(self.counts),
-            "extent": [self.first, self.last],
+            "last": self.last,
         }, {
             **{f"side/{name}": table for name, table in self.side.state().items()},
             **({"previous": as_table(self.previous)} if self.previous else {}),
@@ -168,7 +185,7 @@ class PerIdQuery:
         """Take over what `state` returned, of the same query."""
         meta, tables = state
         self.schedule, self.counts = Schedule(**meta["schedule"]), Counts(**meta["counts"])
-        self.first, self.last = meta["extent"]
+        self.last = meta["last"]
         self.side.load(under("side/", tables))
         self.previous = as_rows(tables["previous"]) if "previous" in tables else []
 

@@ -14,12 +14,12 @@ from skyband.algorithms.base import Algorithm, BatchCounts, Columns, Picks
 from skyband.algorithms.stkqf.skyline import Backfill, Need, scan_for
 from skyband.answers.answer import AnswerBlock, Answers, Events, Row
 from skyband.answers.changes import as_rows, as_table, difference
-from skyband.engine.intake import WARMING_UP, BatchOutcome, Counts, Intake, Ranking
+from skyband.engine.intake import APPROXIMATE, WARMING_UP, BatchOutcome, Counts, Intake, Ranking
 from skyband.engine.stats import GroupStats
 from skyband.events.batch import EventBatch
 from skyband.events.keys import Keys
 from skyband.events.store import EventStore
-from skyband.order import BoolArray, IntArray, SlotArray, merit_of
+from skyband.order import BoolArray, IntArray, SlotArray, merit_of, rank_in_runs
 from skyband.queries.query import Query
 from skyband.windows import ALWAYS, NEVER, DueWindows, Schedule, layout
 
@@ -58,6 +58,13 @@ class RankingGroup:
         self.shown: dict[tuple[str, int], str] = {}
         self.plain = False
 
+    def serves(self, query: Query) -> bool:
+        """Tell whether a query can be served: it ranks alike, and by the columns that settle ties here.
+
+        Ties are settled by the selected columns, so these must be the first of those that are carried.
+        """
+        return self.ranking == Ranking.of(query) and self.intake.select[: len(query.select)] == query.select
+
     @property
     def k(self) -> int:
         """How many events the deepest query asks for."""
@@ -89,6 +96,7 @@ class RankingGroup:
         for schedule in schedules:
             schedule.closed_to = (self.intake.arrived or NEVER) if self.ranking.counts else watermark
             schedule.exact_from = self.exact_from(schedule)  # may refuse it: nothing has changed yet
+            schedule.first = self.first if self.last >= schedule.next_start else ALWAYS
         self.queries += queries
         self.schedules += schedules
         self.algorithm.plan(self.schedules)
@@ -138,6 +146,7 @@ class RankingGroup:
         """
         low, high = max(schedule.next_start, schedule.missing_from), schedule.missing_to
         self.algorithm.forget_between(low, high)
+        self._compact(0.0, 0)  # what is given again must not tie with itself
         if rows is not None:
             self._take(rows, BatchCounts())
         if high > self.blind_to:
@@ -150,14 +159,29 @@ class RankingGroup:
         for survivors in self.algorithm.survivors(columns, tally):
             self.algorithm.insert(self.intake.store(columns, survivors, rows, index))
         self.first, self.last = min(self.first, tally.first), max(self.last, tally.last)
+        self._begin(columns, tally.first)
         return columns, index, seen
+
+    def _begin(self, columns: Columns, first: int) -> None:
+        """Note the first event of each query: one that missed all windows of a query is none of its."""
+        waiting = [schedule for schedule in self.schedules if first < schedule.first > schedule.closed_to]
+        if not waiting or first == ALWAYS:
+            return
+        events = None
+        for schedule in waiting:
+            if first >= schedule.next_start:
+                schedule.first = first
+                continue
+            events = columns.position[~np.isnan(columns.merit)] if events is None else events
+            schedule.first = min(schedule.first, int(events[events >= schedule.next_start].min(initial=ALWAYS)))
 
     def push(self, rows: EventBatch) -> BatchOutcome:
         """Take in one batch."""
         tally = self._tally()
         columns, index, seen = self._take(rows, tally)
         self._count(tally, seen, columns, index)
-        self._compact()
+        if not self.ranking.counts:  # count windows that are full by now come first: some end amid the batch
+            self._compact()
         return seen
 
     def _tally(self) -> BatchCounts:
@@ -203,7 +227,7 @@ class RankingGroup:
 
     def due(self, watermark: int) -> DueWindows:
         """List the windows that a watermark closes; InputError when they are absurdly many."""
-        return DueWindows.by(self.schedules, self.first, self._limits(watermark))
+        return DueWindows.by(self.schedules, self._limits(watermark))
 
     def _limits(self, watermark: int) -> list[int]:
         """Return up to where the windows of each query are closed."""
@@ -217,13 +241,13 @@ class RankingGroup:
             limits = [s.first_end_after(self.last) for s in self.schedules]
         else:
             limits = [s.last_end_of(self.last) for s in self.schedules]
-        return self._answer(DueWindows.by(self.schedules, self.first, limits), limits, max(limits, default=NEVER))
+        return self._answer(DueWindows.by(self.schedules, limits), limits, max(limits, default=NEVER))
 
     def _answer(self, due: DueWindows, limits: Sequence[int], sealed_to: int) -> list[AnswerBlock]:
         if self.first == ALWAYS or not self.schedules:
             self._close(limits)
             return []
-        picks = self.algorithm.answer(due, sealed_to)
+        picks = self._in_order(due, self.algorithm.answer(due, sealed_to))
         self._close(limits)
         if self.shown:
             closed = {schedule.name: schedule.closed_to for schedule in self.schedules}
@@ -246,9 +270,9 @@ class RankingGroup:
             if schedule.paused or self.last == NEVER:
                 continue
             limit = schedule.first_end_after(self.last) if self.ranking.counts else schedule.last_end_of(self.last)
-            for end in schedule.ends_between(self.first, limit).tolist():
-                slots = self.algorithm.peek(end - schedule.size, end, schedule.k)
-                look = self._look(slots)
+            for end in schedule.ends_by(limit).tolist():
+                slots = self._peek(q, end)
+                look = self._look(slots, query.select)
                 if self.shown.get((query.name, end)) != look:
                     self.shown[query.name, end] = look
                     starts.append((q, end - schedule.size, end))
@@ -260,11 +284,42 @@ class RankingGroup:
         picks = Picks(np.concatenate(parts), offsets)
         return [self._block(DueWindows(query_, start, end_), picks, provisional=True)]
 
-    def _look(self, slots: SlotArray) -> str:
+    def _peek(self, query: int, end: int) -> SlotArray:
+        """Answer a window that is still open with what there is."""
+        schedule = self.schedules[query]
+        slots = self.algorithm.peek(end - schedule.size, end, schedule.k)
+        window = DueWindows(*(np.array([number], np.int64) for number in (query, end - schedule.size, end)))
+        return self._in_order(window, Picks(slots, np.array([0, len(slots)]))).slots
+
+    def _in_order(self, due: DueWindows, picks: Picks) -> Picks:
+        """Let answers show, of events that tie, the first by what they carry: algorithms take any of them."""
+        tied = self.arena.tied() if len(picks.slots) else None
+        if tied is None or (self.ranking.counts and self.ranking.distinct == "latest"):  # which arrived last is known
+            return picks
+        of = tied.of[picks.slots]
+        places = np.flatnonzero(of >= 0)
+        if len(places) == 0:
+            return picks
+        window = np.repeat(np.arange(len(due)), np.diff(picks.offsets))[places]
+        of, rank = of[places], rank_in_runs(window, of[places])
+        slots = picks.slots.copy()
+        slots[places] = tied.slots[tied.starts[of] + rank]
+        if self.ranking.counts:  # tied events may lie in different windows
+            begins = np.flatnonzero(rank == 0)
+            for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(rank)], strict=True):
+                members = tied.slots[tied.starts[of[begin]] : tied.starts[of[begin] + 1]]
+                position = self.arena.position[members]
+                inside = (position >= due.start[window[begin]]) & (position < due.end[window[begin]])
+                slots[places[begin:end]] = members[inside][: end - begin]
+        return replace(picks, slots=slots)
+
+    def _look(self, slots: SlotArray, select: Sequence[str]) -> str:
         """Return a digest of what a provisional answer shows."""
-        arena = self.arena
+        arena, payload = self.arena, self.arena.payload()
         ids = self.intake.ids(arena.key[slots])
         shown = repr((ids.tolist(), arena.merit[slots].tolist(), arena.time[slots].tolist()))
+        if select and payload is not None:
+            shown += repr(payload.select(list(select)).take(pa.array(slots)).to_pylist())
         return blake2b(shown.encode(), digest_size=12).hexdigest()
 
     def _blocks(self, due: DueWindows, picks: Picks) -> list[AnswerBlock]:
@@ -286,19 +341,20 @@ class RankingGroup:
         shift = np.array([s.shift for s in self.schedules], np.int64)[due.query]
         # Events are in many answers: with more rows than slots, the slots are stored once and rows refer to them.
         shared = len(picks.slots) > self.arena.size
+        whole = self._exact(due, picks)
         return AnswerBlock(
             names=[query.name for query in self.queries],
             query=due.query,
             start=due.start - shift,
             end=due.end - shift,
-            exact=self._exact(due, picks) & self.algorithm.exact,
+            exact=whole & self.algorithm.exact,
             offsets=picks.offsets,
             events=self._events(np.arange(self.arena.size) if shared else picks.slots),
             place=picks.slots if shared else None,
             selects=[query.select for query in self.queries],
             counts=self.ranking.counts,
             provisional=provisional,
-            why=WARMING_UP,
+            why=WARMING_UP if self.algorithm.exact else np.where(whole, APPROXIMATE, WARMING_UP),
         )
 
     def _exact(self, due: DueWindows, picks: Picks) -> BoolArray:

@@ -101,16 +101,12 @@ class QueryRegistry:
         for query in [query for query in queries if query.sides is None]:
             alike.setdefault(Ranking.of(query), []).append(query)
         mark = NEVER if watermark is None else watermark
-        for ranking, members in alike.items():
-            select = list(dict.fromkeys(column for query in members for column in query.select))
-            group = self._find_group(ranking, select)
-            if group is None:
-                group = RankingGroup(ranking, self.algorithm, select, newest)
-                if self.schema is not None:
-                    group.intake.bind(self.schema, self.source.id)
-                    group.plain = self.source.is_plain(self.schema)
-                self.groups.append(group)
-            group.add(members, mark)
+        for members in alike.values():
+            shared: dict[str, RankingGroup] = {}
+            for query in sorted(members, key=lambda query: -len(query.select)):  # others may share what these select
+                shared[query.name] = self._find_group(query) or self._new_group(query, newest)
+            for group in dict.fromkeys(shared.values()):
+                group.add([query for query in members if shared[query.name] is group], mark)
         self.joins.add(joined, mark, newest)
         self.order += [query.name for query in queries]
         for query, missing in zip(queries, missed, strict=True):
@@ -127,8 +123,7 @@ class QueryRegistry:
             return None
         schedule = Schedule.of(query)
         schedule.closed_to = watermark
-        group = self._find_group(Ranking.of(query), query.select)
-        group = RankingGroup(Ranking.of(query), self.algorithm, query.select, newest) if group is None else group
+        group = self._find_group(query) or RankingGroup(Ranking.of(query), self.algorithm, query.select, newest)
         return group.look_back(schedule, newest)
 
     def remove(self, name: str) -> None:
@@ -148,7 +143,7 @@ class QueryRegistry:
         self.look_back(query, watermark, newest)  # refuses too many windows while the present query is still there
         place = self.order.index(query.name)
         group = None if self.joins.find(query.name) else self.group(query.name)
-        if group is not None and query.sides is None and group is self._find_group(Ranking.of(query), query.select):
+        if group is not None and query.sides is None and group.serves(query):
             before = group.previous.get(query.name)
             group.remove(query.name)
             group.add([query], NEVER if watermark is None else watermark)
@@ -160,10 +155,18 @@ class QueryRegistry:
             self.order.insert(place, self.order.pop())
         self.schedule(query.name).paused = paused
 
-    def _find_group(self, ranking: Ranking, select: Sequence[str]) -> RankingGroup | None:
-        """Return the group that ranks so and carries these columns, if there is one."""
-        alike = (g for g in self.groups if g.ranking == ranking)
-        return next((g for g in alike if set(select) <= set(g.intake.select)), None)
+    def _find_group(self, query: Query) -> RankingGroup | None:
+        """Return the group that can serve a query, if there is one."""
+        return next((group for group in self.groups if group.serves(query)), None)
+
+    def _new_group(self, query: Query, newest: int) -> RankingGroup:
+        """Make a group for queries that rank and select as one does."""
+        group = RankingGroup(Ranking.of(query), self.algorithm, query.select, newest)
+        if self.schema is not None:
+            group.intake.bind(self.schema, self.source.id)
+            group.plain = self.source.is_plain(self.schema)
+        self.groups.append(group)
+        return group
 
     def _check_names(self, queries: Sequence[Query]) -> None:
         if odd := [query for query in queries if not isinstance(query, Query)]:
@@ -191,7 +194,7 @@ class QueryRegistry:
         if self.schema is not None:
             self.joins.check(queries)
             for query in [query for query in queries if query.sides is None]:
-                if self._find_group(Ranking.of(query), query.select) is not None:
+                if self._find_group(query) is not None:
                     continue
                 try:
                     RankingGroup(Ranking.of(query), self.algorithm, query.select).intake.bind(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from skyband.engine.monitor import MOST_ROWS, Monitor, Sink
 from skyband.errors import InputError, QueryError
 from skyband.events.batch import TimeUnit, as_batches
 from skyband.queries.query import Query
-from skyband.times import Duration, microseconds
+from skyband.times import Duration, not_negative
 from skyband.windows import NEVER
 
 WATERMARKED_ROWS = 1 << 20
@@ -25,10 +26,17 @@ class Run:
     The input is read as the answers are asked for. A run can be walked once.
     """
 
-    def __init__(self, monitor: Monitor, batches: Iterator[pa.RecordBatch], delay: int | None) -> None:
+    def __init__(
+        self,
+        monitor: Monitor,
+        batches: Iterator[pa.RecordBatch],
+        delay: int | None,
+        not_after: int | datetime | None = None,
+    ) -> None:
         self.monitor = monitor
         self._batches = batches
         self._delay = delay
+        self._not_after = not_after
 
     def __iter__(self) -> Iterator[Answer]:
         for answers in self.parts():
@@ -37,7 +45,7 @@ class Run:
     def parts(self) -> Iterator[Answers]:
         """Yield answers as columns, after each batch that gave any and at the end."""
         for batch in self._batches:
-            answers = [self.monitor.push(batch), self.monitor.advance(self._watermark())]
+            answers = [self.monitor.push(batch, not_after=self._not_after), self.monitor.advance(self._watermark())]
             yield from (part for part in answers if len(part))
         last = self.monitor.finish()
         if len(last):
@@ -71,6 +79,7 @@ def run(
     on_late: Sink | None = None,
     on_rejected: Sink | None = None,
     services: Mapping[str, Any] | None = None,
+    not_after: int | datetime | None = None,
 ) -> Run:
     """Answer queries over a bounded source.
 
@@ -97,6 +106,8 @@ def run(
         Called with the rows that missed all their windows, and with those that lack a score, a time or an id.
     services
         What joined queries join with, by name: a `skyband.Remote`, a service, or a function from ids to values.
+    not_after
+        Rows with a later time are rejected, so that one impossible time cannot end all windows.
 
     Examples
     --------
@@ -112,10 +123,7 @@ def run(
     if not chosen:
         msg = "no query was given; give at least one"
         raise QueryError(msg)
-    delay = None if watermark is None else microseconds(watermark, "watermark")
-    if delay is not None and delay < 0:
-        msg = f"watermark is {watermark!r}; it must not be negative"
-        raise InputError(msg)
+    delay = not_negative(watermark, "watermark")
     monitor = Monitor(
         chosen,
         algorithm=algorithm,
@@ -130,10 +138,10 @@ def run(
     if rows < 0:
         msg = f"batch_rows is {batch_rows}; it must be at least 1"
         raise InputError(msg)
-    return Run(monitor, iter(as_batches(source, _batch_rows(chosen, rows))), delay)
+    return Run(monitor, iter(as_batches(source, _batch_rows(chosen, rows))), delay, not_after)
 
 
 def _batch_rows(queries: Sequence[Query], rows: int) -> int:
     """Return how many rows to push at once so that the answers of count windows fit into memory."""
-    per_row = sum(query.k / query.window.slide for query in queries if query.window.counts)
+    per_row = sum(query.most_rows / query.window.slide for query in queries if query.window.counts)
     return max(1, min(rows, int(MOST_ANSWER_ROWS / per_row))) if per_row else rows

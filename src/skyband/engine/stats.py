@@ -29,7 +29,8 @@ class Stats:
     """A monitor's life so far.
 
     `rows` came in. Of these, `late` had missed all windows of every query that they concern, `partly_late`
-    some; `rejected` had no score, time or id. `answers` went out with `answer_rows`. `push_seconds` and
+    some; `rejected` had no score, time or id, or were `ahead`: later than they may be. An id whose integer sum does not
+    fit 64 bits counts as rejected too, once for each window. `answers` went out with `answer_rows`. `push_seconds` and
     `answer_seconds` were spent on taking in and on answering.
     """
 
@@ -38,6 +39,7 @@ class Stats:
     late: int = 0
     partly_late: int = 0
     rejected: int = 0
+    ahead: int = 0
     answers: int = 0
     answer_rows: int = 0
     push_seconds: float = 0.0

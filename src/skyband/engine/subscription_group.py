@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import log2
 from typing import Any, NamedTuple
@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from skyband.algorithms.topkw.bands import Bands, BandSpec
-from skyband.algorithms.topkw.blocks import BlockBands, Clock
+from skyband.algorithms.topkw.band_kernels import LEFT
+from skyband.algorithms.topkw.bands import Bands, BandSpec, TopKReports, gate_of, with_gates
 from skyband.algorithms.topkw.event_kernels import ATTRIBUTE, COLUMN, EUCLID, SUM
 from skyband.algorithms.topkw.query_grid import QueryGrid
 from skyband.algorithms.topkw.sliding import BUFFERED, Sliding
@@ -25,15 +25,19 @@ from skyband.expressions.tree import Column
 from skyband.order import FloatArray, IntArray, SlotArray
 from skyband.queries.subscription import Subscription
 from skyband.times import moment_of
-from skyband.windows import NEVER
+from skyband.windows import ALWAYS, NEVER
 
 CELLS = 10  # of the grid of queries in each dimension, for the published algorithms
 FIRST_POPULATION, SPARE = 64, 1 << 16
+Ends = Mapping[str, int]  # who ends, and when
 _FAMILIES = {"sum": SUM, "distance": EUCLID, "attributes": ATTRIBUTE}
 
 
 class GroupKey(NamedTuple):
-    """What subscriptions must have in common to share an engine; windows differ by less than four times in length."""
+    """What subscriptions must have in common to share an engine; windows differ by less than four times in length.
+
+    Those of a `pool` have conditions of their own, each of which an event is tested for once.
+    """
 
     where: Expression | None
     columns: tuple[str, ...]
@@ -41,6 +45,7 @@ class GroupKey(NamedTuple):
     counts: bool
     changes: bool
     length: int
+    pool: bool = False
 
     @classmethod
     def of(cls, one: Subscription) -> GroupKey:
@@ -53,10 +58,14 @@ class GroupKey(NamedTuple):
             None if text is None else parse(text), counts, one.emit == "changes", int(log2(size)) // 2,
         )  # fmt: skip
 
+    def pooled(self) -> GroupKey | None:
+        """Return the kind for which the condition does not matter; None where events are counted by the condition."""
+        return None if self.where is None or self.counts else self._replace(where=None, pool=True)
+
     def __str__(self) -> str:
         parts = [f"score {self.score}"] if self.score else []
         parts += [f"over {', '.join(self.columns)}"] if self.columns else []
-        parts += [f"where {self.where}"] if self.where else []
+        parts += [f"where {self.where}"] if self.where else ["where each says"] if self.pool else []
         return ", ".join([*parts, "count windows" if self.counts else "time windows"])
 
 
@@ -81,6 +90,10 @@ class SubscriptionGroup:
         self.members: dict[str, Subscription] = {}
         self.rows: dict[str, int] = {}
         self.names: list[str] = []  # by row
+        self.starting: dict[str, int] = {}  # who begins with the next events, and when
+        self.conditions: list[Expression | None] = []  # of a pool, each at its place
+        self.gates: list[Bound | None] = []
+        self.schema: pa.Schema | None = None
         self.arrived = 0
         self.first: int | None = None
         self.population = FIRST_POPULATION
@@ -92,13 +105,30 @@ class SubscriptionGroup:
     # Subscriptions come and go.
 
     def add(self, members: Sequence[Subscription]) -> None:
-        """Let subscriptions see the events from now on."""
+        """Let subscriptions see the events from now on, or from when they say."""
         self.members |= {one.name: one for one in members}
+        self._open_gates(members)
+        self.starting |= {one.name: one.starts for one in members if one.starts is not None}
         self._enter(members)
 
     def _enter(self, members: Sequence[Subscription]) -> None:
         if self.engine is not None:
             self._place(members, self.engine.add([self._wish(one) for one in members]))
+
+    def _open_gates(self, members: Sequence[Subscription]) -> None:
+        """Give each new condition a place: an old one's, which who comes later cannot have seen, or one more."""
+        wanted = {parse(one.where) for one in members if self.kind.pool and one.where is not None}
+        free = [place for place, condition in enumerate(self.conditions) if condition is None]
+        for condition in sorted(wanted - set(self.conditions), key=str):
+            if free:
+                self.conditions[free.pop(0)] = condition
+            else:
+                self.conditions.append(condition)
+        self._bind_gates()
+
+    def _bind_gates(self) -> None:
+        if self.schema is not None:
+            self.gates = [None if one is None else one.bind(self.schema, "filter") for one in self.conditions]
 
     def _place(self, members: Sequence[Subscription], rows: Sequence[int]) -> None:
         self.names += [""] * (max(rows, default=-1) + 1 - len(self.names))
@@ -110,8 +140,13 @@ class SubscriptionGroup:
         """Forget subscriptions."""
         for name in names:
             del self.members[name]
+            self.starting.pop(name, None)
         if self.engine is not None:
             self.engine.remove([self.rows.pop(name) for name in names])
+        if names and self.kind.pool:
+            used = {parse(one.where) for one in self.members.values() if one.where is not None}
+            self.conditions = [one if one in used else None for one in self.conditions]
+            self._bind_gates()
 
     def _wish(self, one: Subscription) -> BandSpec:
         size = one.extent[0]
@@ -119,12 +154,18 @@ class SubscriptionGroup:
         floor, ceiling = (tuple(float(edge[i]) for edge in edges) for i in (0, 1))
         wish = BandSpec(
             one.k, size, size if self.kind.counts else self.population, floor=floor, ceiling=ceiling,
-            sign=-1.0 if one.better == "desc" else 1.0,
+            sign=-1.0 if one.better == "desc" else 1.0, gate=self._gate(one),
         )  # fmt: skip
         if isinstance(one.score, str):
             return replace(wish, family=COLUMN, column=len(self.kind.columns))
         point, weight = one.score.row(self.kind.columns)
         return replace(wish, family=_FAMILIES[one.score.family], point=tuple(point), weight=tuple(weight))
+
+    def _gate(self, one: Subscription) -> int:
+        if not self.kind.pool or one.where is None:
+            return -1
+        first = len(self.kind.columns) + (self.kind.score is not None)
+        return gate_of(self.conditions.index(parse(one.where)), first)
 
     def _start(self, x: FloatArray) -> Bands:
         """Make the engine, with an index over the range of the first events."""
@@ -132,7 +173,7 @@ class SubscriptionGroup:
         if not self.kind.counts:
             method = replace(method, buffer=max(4**self.kind.length // BUFFERED, 1))
         grid = QueryGrid.over(x[:, :d], CELLS) if d else None
-        return self.algorithm.engine(method, d, grid, self.kind.changes)
+        return self.algorithm.engine(method, d, grid, self.kind.changes, not self.kind.counts)
 
     # Events.
 
@@ -144,60 +185,79 @@ class SubscriptionGroup:
         given = [*bare, *([kind.score] if kind.score else [])]
         self.values = [one.bind(schema, "score") for one in given]
         self.text_ids = is_text(schema.field(id_column).type)
+        self.schema = schema
+        self._bind_gates()
 
-    def push(self, rows: EventBatch, moments: IntArray, offset: int) -> tuple[pa.Table | None, IntArray]:
+    def push(
+        self, rows: EventBatch, moments: IntArray, offset: int, ending: Ends
+    ) -> tuple[list[pa.Table], IntArray]:  # fmt: skip
         """Take in events; return the notices, and the rows that were rejected.
 
-        Time passes with every row, also with those that do not count here.
+        Time passes with every row, also with those that do not count here. Who ends on the way hears of nothing that
+        happens then or later, but that the best of them leave.
         """
         counts = self.kind.counts
         taken, x, rejected = self.columns(rows)
-        if not self.keeps_time and not counts:  # then all are events, of which some are worth nothing to anybody
-            whole = np.full((len(moments), x.shape[1]), np.nan)
-            whole[taken] = x
-            some = np.flatnonzero(moments > NEVER if rows.valid is None else rows.valid)
-            taken, x = some, whole[some]
-        position = np.arange(self.arrived, self.arrived + len(taken)) if counts else rows.time[taken]
-        self.arrived += len(taken)
+        longest = self._longest(moments, ending)
+        if longest.min(initial=0) < 0:  # for a while there is nobody
+            taken, x, rejected = taken[longest[taken] >= 0], x[longest[taken] >= 0], rejected[longest[rejected] >= 0]
         if self.engine is None:
             if not len(taken):
-                return None, rejected
+                return [], rejected
             self.engine = self._start(x)
             self._enter(list(self.members.values()))
+        for name, starts in self.starting.items():
+            before = int(np.searchsorted(moments[taken], starts))
+            self.engine.since[self.rows[name]] = self.engine.numbers + before
+        self.starting = {}
+        position = np.arange(self.arrived, self.arrived + len(taken)) if counts else rows.time[taken]
+        self.arrived += len(taken)
         if not counts:
-            longest = int(self.engine.size[self.engine.used].max(initial=0))
-            self.late += int(np.count_nonzero(position <= moments[taken] - longest))
+            self.late += int(np.count_nonzero(position <= moments[taken] - longest[taken]))
         slots = self._store(rows, taken, position)
         columns = (x, position, slots, self.arena.time, self.arena.key)
-        if isinstance(self.engine, BlockBands) and not counts:
-            found = self.engine.pass_over(*columns, clock=Clock(taken, moments))
-            at = np.minimum(found.at, len(moments) - 1)
-        else:
+        known = self._known(ending)
+        if counts:
             found = self.engine.pass_over(*columns)
-            at = taken[found.at]
-        self._expect(int(moments[-1]) if len(moments) else NEVER)
-        table = self._notices(found, moments[at], at + offset) if len(found.row) else None
+            found = found._replace(moment=moments[taken[found.at]])
+        else:
+            found = self.engine.pass_over(*columns, passed=int(moments[-1]), moments=moments[taken])
+        self._expect(int(moments[-1]))
+        row = np.append(taken + offset, -1)[found.at]  # what time alone does comes before the rows of its moment
+        tables = self._told(found, row, ending, known)
         if self.arena.size > self.ample:
             self._compact()
-        return table, rejected
+        return tables, rejected
 
-    @property
-    def keeps_time(self) -> bool:
-        """Whether the engine can be told of time apart from events."""
-        return issubclass(self.algorithm.engine, BlockBands)
+    def _longest(self, moments: IntArray, ending: Ends) -> IntArray:
+        """Return how long the longest window is at each row; -1 where nobody is active."""
+        turning = {*self.starting, *ending}
+        if not turning and self.engine is not None:
+            return np.full(len(moments), self.engine.size[self.engine.used].max())
+        sizes = {name: one.extent[0] for name, one in self.members.items()}
+        longest = np.full(len(moments), max((size for name, size in sizes.items() if name not in turning), default=-1))
+        for name in turning:
+            begin, end = np.searchsorted(moments, [self.starting.get(name, NEVER), ending.get(name, ALWAYS)])
+            longest[begin:end] = np.maximum(longest[begin:end], sizes[name])
+        return longest
 
-    def pass_time(self, moment: int) -> pa.Table | None:
-        """Let time pass without events."""
-        if self.engine is None or self.kind.counts:
-            return None
-        none = np.empty(0, np.int64)
-        x = np.empty((0, len(self.values)))
-        found = self.engine.pass_over(x, none, none, self.arena.time, self.arena.key, moment)
-        return self._notices(found, np.full(len(found.row), moment), np.zeros(len(found.row), np.int64))
+    def pass_time(self, moment: int, ending: Ends) -> list[pa.Table]:
+        """Let time pass without events; return the notices."""
+        if self.engine is None:
+            return []
+        none, known = np.empty(0, np.int64), self._known(ending)
+        x = with_gates(np.empty((0, len(self.values))), [None] * len(self.gates))
+        passed = self.engine.passed if self.kind.counts else moment
+        found = self.engine.pass_over(x, none, none, self.arena.time, self.arena.key, passed)
+        return self._told(found, found.at, ending, known)
 
     def columns(self, rows: EventBatch) -> tuple[IntArray, FloatArray, IntArray]:
         """Return which rows count, their attributes and scores, and which rows lack something."""
-        passed = np.ones(rows.batch.num_rows, bool) if self.where is None else self.where.mask(rows.batch)
+        gates = [None if one is None else one.mask(rows.batch) for one in self.gates]
+        if self.kind.pool:
+            passed = np.logical_or.reduce([np.zeros(rows.batch.num_rows, bool), *(g for g in gates if g is not None)])
+        else:
+            passed = np.ones(rows.batch.num_rows, bool) if self.where is None else self.where.mask(rows.batch)
         whole = np.ones(rows.batch.num_rows, bool) if rows.valid is None else rows.valid.copy()
         columns = []
         for bound in self.values:
@@ -205,7 +265,9 @@ class SubscriptionGroup:
             whole &= ~np.isnan(values) if known is None else known & ~np.isnan(values)
             columns.append(values)
         taken = np.flatnonzero(passed & whole)
-        return taken, np.stack([column[taken] for column in columns], axis=1), np.flatnonzero(passed & ~whole)
+        x = np.stack([column[taken] for column in columns], axis=1)
+        x = with_gates(x, [None if gate is None else gate[taken] for gate in gates])
+        return taken, x, np.flatnonzero(passed & ~whole)
 
     def _store(self, rows: EventBatch, taken: IntArray, position: IntArray) -> SlotArray:
         source = pa.array(taken)
@@ -229,11 +291,57 @@ class SubscriptionGroup:
             for row in self.engine.used.tolist():
                 self.engine.expect(row, self.population)
 
-    def _notices(self, found: Any, at: IntArray, row: IntArray) -> pa.Table:
+    def _known(self, ending: Ends) -> dict[str, dict[int, float]]:
+        """Return the best of those who end, and their scores, where it is told who leaves."""
+        if self.engine is None or not self.kind.changes:
+            return {}
+        rows = {name: self.rows[name] for name in ending}
+        each = {
+            name: (self.engine.top(row).tolist(), self.engine.scores_of(row).tolist()) for name, row in rows.items()
+        }
+        return {name: dict(zip(slots, scores, strict=True)) for name, (slots, scores) in each.items()}
+
+    def _told(
+        self, found: TopKReports, row: IntArray, ending: Ends, known: dict[str, dict[int, float]]
+    ) -> list[pa.Table]:  # fmt: skip
+        """Return the notices; with an end, nothing after it, and that those known to be among the best leave."""
+        tables = []
+        if ending:
+            ends = np.full(len(self.names), ALWAYS)
+            ends[[self.rows[name] for name in ending]] = list(ending.values())
+            before = found.moment < ends[found.row]
+            found, row = found.where(before), row[before]
+        for name, best in known.items():
+            mine = found.row == self.rows[name]
+            for slot, kind, score in zip(
+                *(c[mine].tolist() for c in (found.slot, found.kind, found.score)), strict=True
+            ):
+                if kind == LEFT:
+                    del best[slot]
+                else:
+                    best[slot] = score
+            tables.append(self._farewell(name, best, ending[name]))
+        return [table for table in [self._notices(found, row), *tables] if table.num_rows]
+
+    def _farewell(self, name: str, best: dict[int, float], end: int) -> pa.Table:
+        """Return the notices that all leave, best first."""
+        assert self.engine is not None
+        row, n = self.rows[name], len(best)
+        slot, score = np.array(list(best), np.int64), np.array(list(best.values()))
+        time, key = self.arena.time[slot], self.arena.key[slot]
+        order = np.lexsort((slot, key, -time, self.engine.sign[row] * score))
+        who, at, moment = np.full(n, row), np.full(n, -1), np.full(n, end)
+        exact = self.engine.exactness(who, moment)
+        return self._notices(TopKReports(who, slot[order], np.full(n, LEFT), at, moment, score[order], exact), at)
+
+    def _notices(self, found: TopKReports, row: IntArray) -> pa.Table:
         if self._labels is None:
             self._labels = pa.array(self.names, pa.string())
         payload = self.arena.payload()
-        columns = {"score": found.score, "time": self.arena.time[found.slot], "at": at, "row": row}
+        columns = {
+            "score": found.score, "time": self.arena.time[found.slot], "at": found.moment, "exact": found.exact,
+            "row": row,
+        }  # fmt: skip
         if payload is not None:
             carried = payload.take(pa.array(found.slot))
             columns |= dict(zip(carried.column_names, carried.columns, strict=True))
@@ -282,6 +390,8 @@ class SubscriptionGroup:
             "counts": [self.arrived, self.first, self.population, self.late],
             "started": self.engine is not None,
         }
+        if self.kind.pool:
+            meta["conditions"] = [None if one is None else one.text for one in self.conditions]
         tables = {f"arena/{name}": table for name, table in self.arena.state().items()}
         tables["keys"] = pa.table({"": pa.array(self.keys.values.tolist())})
         if self.engine is not None:
@@ -298,7 +408,10 @@ class SubscriptionGroup:
         """Make a circle again from what `state` returned."""
         meta, tables = state
         members = [Subscription.from_dict(given) for given in meta["members"]]
-        circle = cls(GroupKey.of(members[0]), algorithm, select)
+        kind = GroupKey.of(members[0])
+        conditions = meta.get("conditions")
+        circle = cls(kind if conditions is None else kind._replace(where=None, pool=True), algorithm, select)
+        circle.conditions = [None if text is None else parse(text) for text in conditions or []]
         circle.members = {one.name: one for one in members}
         circle.arrived, circle.first, circle.population, circle.late = meta["counts"]
         circle.arena.load({name.removeprefix("arena/"): t for name, t in tables.items() if name.startswith("arena/")})

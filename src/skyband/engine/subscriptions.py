@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time as clock
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -26,6 +26,7 @@ from skyband.times import microseconds_of
 from skyband.windows import NEVER
 
 KIND = "subscriptions"  # what a snapshot is of
+APART = 16  # conditions of which each has a group of its own, among subscriptions that are alike otherwise
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,15 @@ class SubscriptionGroupStats:
 class SubscriptionStats:
     """The life of subscriptions so far.
 
-    `rows` came in; `rejected` of them had no time, no id, or not what a subscription looks at; `late` had left every
-    window when they came. `notices` went out. `waiting` subscriptions are not active yet. `seconds` were spent.
+    `rows` came in; `rejected` of them had no time, no id, or not what a subscription looks at, or were `ahead`: later
+    than they may be; `late` had left every window when they came. `notices` went out. `waiting` subscriptions are not
+    active yet. `seconds` were spent.
     """
 
     batches: int = 0
     rows: int = 0
     rejected: int = 0
+    ahead: int = 0
     notices: int = 0
     seconds: float = 0.0
     waiting: int = 0
@@ -152,30 +155,46 @@ class Subscriptions:
                 msg = f"there is a subscription {one.name!r} already; remove it first, or choose another name"
                 raise QueryError(msg)
             known[one.name] = one
-        for kind in {GroupKey.of(one) for one in subscriptions}:
-            self._check(kind, subscriptions)
+        for kind, alike in self._alike(subscriptions).items():
+            self._check(kind, alike)
         later = [one for one in subscriptions if one.starts is not None and one.starts > self.newest]
         self.waiting |= {one.name: one for one in later}
         self.ends |= {one.name: one.ends for one in subscriptions if one.ends is not None}
         self._activate([one for one in subscriptions if one.name not in self.waiting])
 
+    def _alike(self, subscriptions: Sequence[Subscription]) -> dict[GroupKey, list[Subscription]]:
+        """Return which subscriptions go into which group, those that there are and new ones.
+
+        A few conditions have groups of their own, which see only events that meet them. Further ones share a group: it
+        is the number of groups that costs.
+        """
+        apart = Counter(kind.pooled() for kind in self.circles)
+        alike: dict[GroupKey, list[Subscription]] = {}
+        for one in subscriptions:
+            kind = GroupKey.of(one)
+            pool = kind.pooled()
+            if pool is not None and kind not in self.circles and kind not in alike:
+                kind = kind if apart[pool] < APART else pool
+                apart[pool] += kind is not pool
+            alike.setdefault(kind, []).append(one)
+        return alike
+
     def _check(self, kind: GroupKey, subscriptions: Sequence[Subscription]) -> None:
         counted = {circle.counts for circle in self.circles} | {one.extent[1] for one in self.waiting.values()}
         if counted | {kind.counts} == {True, False}:
-            one = next(one for one in subscriptions if GroupKey.of(one) == kind)
             msg = "some windows count events and some are in time; give each kind Subscriptions of its own"
-            raise QueryError(msg, one.name)
-        if self.schema is not None and kind not in self.circles:
-            try:
-                SubscriptionGroup(kind, self.algorithm, self.select).bind(self.schema, self.source.id)
-            except InputError as error:
-                raise QueryError(str(error), next(o.name for o in subscriptions if GroupKey.of(o) == kind)) from None
+            raise QueryError(msg, subscriptions[0].name)
+        if self.schema is not None and (kind.pool or kind not in self.circles):
+            for one in subscriptions if kind.pool else subscriptions[:1]:
+                try:
+                    group = SubscriptionGroup(kind, self.algorithm, self.select)
+                    group.bind(self.schema, self.source.id)
+                    group.add([one])
+                except InputError as error:
+                    raise QueryError(str(error), one.name) from None
 
     def _activate(self, members: Sequence[Subscription]) -> None:
-        alike: dict[GroupKey, list[Subscription]] = {}
-        for one in members:
-            alike.setdefault(GroupKey.of(one), []).append(one)
-        for kind, some in alike.items():
+        for kind, some in self._alike(members).items():
             if kind not in self.circles:
                 self.circles[kind] = SubscriptionGroup(kind, self.algorithm, self.select)
                 if self.schema is not None:
@@ -197,18 +216,28 @@ class Subscriptions:
             if not circle.members:
                 del self.circles[kind]
 
-    def _follow(self, moment: int) -> None:
-        """Let subscriptions begin and end whose time has come."""
+    def _begin(self, moment: int) -> None:
+        """Let subscriptions begin whose time comes by a moment."""
         begun = [one for one in self.waiting.values() if one.starts is None or one.starts <= moment]
         for one in begun:
             del self.waiting[one.name]
         self._activate(begun)
-        self.remove(*(name for name, end in self.ends.items() if end <= moment))
+
+    def _ending(self, moment: int) -> dict[str, int]:
+        """Return who ends by a moment, and when."""
+        return {name: end for name, end in self.ends.items() if end <= moment}
 
     # Events in, notices out.
 
-    def push(self, batch: Any) -> Notices:
+    def push(self, batch: Any, *, not_after: int | datetime | None = None) -> Notices:
         """Take in events, in order of arrival: an Arrow batch or table, a data frame, or a list of dicts.
+
+        Parameters
+        ----------
+        batch
+            The events.
+        not_after
+            Rows with a later time are rejected, and counted as `ahead`.
 
         Returns
         -------
@@ -216,47 +245,46 @@ class Subscriptions:
         """
         began = clock.perf_counter()
         tables: list[pa.Table] = []
+        limit = None if not_after is None else microseconds_of(not_after)
         for part in as_batches(batch, MOST_ROWS):
             settled = settle_nulls(part, self._types, self.source, set(self.select))
             self._bind(settled.schema)
             self._types |= {f.name: f.type for f in part.schema if f.type != pa.null()}
-            tables += self._push(EventBatch(settled, self.source))
+            tables += self._push(EventBatch(settled, self.source, limit))
         return self._notices(tables, began)
 
     def _push(self, rows: EventBatch) -> list[pa.Table]:
         times = rows.time if rows.valid is None else np.where(rows.valid, rows.time, NEVER)
         moments = np.maximum.accumulate(np.concatenate([[self.newest], times]))[1:]
-        tables, rejected, offset = [], [], self._stats.rows
-        for begin, end in self._pieces(moments):
-            self._follow(int(moments[begin]))
-            piece = EventBatch(rows.batch.slice(begin, end - begin), self.source)
-            for circle in self.circles.values():
-                table, without = circle.push(piece, moments[begin:end], offset + begin)
-                tables += [] if table is None else [table]
-                rejected.append(without + begin)
+        if not len(moments):
+            return []
+        tables, rejected, newest = [], [], int(moments[-1])
+        self._begin(newest)
+        ending = self._ending(newest)
+        for circle in self.circles.values():
+            told, without = circle.push(rows, moments, self._stats.rows, _of(circle, ending))
+            tables += told
+            rejected.append(without)
+        self.remove(*ending)
         bad = np.unique(np.concatenate([*rejected, np.flatnonzero(times == NEVER)]))
         if self.on_rejected is not None and len(bad):
             self.on_rejected(rows.batch.take(pa.array(bad)))
-        self.newest = int(moments[-1]) if len(moments) else self.newest
+        self.newest = newest
         self._stats = replace(
-            self._stats, rows=self._stats.rows + rows.batch.num_rows, rejected=self._stats.rejected + len(bad)
-        )
+            self._stats, rows=self._stats.rows + rows.batch.num_rows, rejected=self._stats.rejected + len(bad),
+            ahead=self._stats.ahead + len(rows.ahead),
+        )  # fmt: skip
         return tables
-
-    def _pieces(self, moments: np.ndarray) -> list[tuple[int, int]]:
-        """Cut a batch where subscriptions begin or end."""
-        turns = {one.starts for one in self.waiting.values() if one.starts is not None} | set(self.ends.values())
-        cuts = np.searchsorted(moments, np.array(sorted(turns), np.int64))
-        edges = np.unique([0, *cuts.tolist(), len(moments)]).tolist()
-        return [(begin, end) for begin, end in pairwise(edges) if begin < end]
 
     def advance(self, moment: int | datetime) -> Notices:
         """Let event time pass without events: what leaves the windows leaves the best. It never goes back."""
         began = clock.perf_counter()
         self.newest = max(self.newest, microseconds_of(moment))
-        tables = [circle.pass_time(self.newest) for circle in self.circles.values()]
-        self._follow(self.newest)
-        return self._notices([table for table in tables if table is not None and table.num_rows], began)
+        self._begin(self.newest)
+        ending = self._ending(self.newest)
+        tables = [t for circle in self.circles.values() for t in circle.pass_time(self.newest, _of(circle, ending))]
+        self.remove(*ending)
+        return self._notices(tables, began)
 
     def _notices(self, tables: list[pa.Table], began: float) -> Notices:
         notices = Notices(tables, self._plain)
@@ -364,6 +392,11 @@ class Subscriptions:
             self._bind(tables["schema"].schema)
         self._types = {field.name: field.type for field in tables["types"].schema}
         return self
+
+
+def _of(circle: SubscriptionGroup, ending: dict[str, int]) -> dict[str, int]:
+    """Return those who end that are members of a group."""
+    return {name: end for name, end in ending.items() if name in circle.members}
 
 
 def find(name: str) -> type[Sliding]:

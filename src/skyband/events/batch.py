@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 from skyband.errors import InputError
 from skyband.events.keys import is_key, is_text
 from skyband.order import NEVER, BoolArray, IntArray
+from skyband.times import FARTHEST
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
-_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
+PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 @dataclass(frozen=True)
@@ -73,16 +74,37 @@ class StreamColumns:
 
 
 class EventBatch:
-    """One batch of a stream, seen through its time and id columns."""
+    """One batch of a stream, seen through its time and id columns.
 
-    def __init__(self, batch: pa.RecordBatch, source: StreamColumns) -> None:
+    Parameters
+    ----------
+    batch
+        The rows.
+    source
+        Which columns hold time and id.
+    not_after
+        Rows with a later time, in microseconds, count as rows without a time; None: there is no such limit.
+    """
+
+    def __init__(self, batch: pa.RecordBatch, source: StreamColumns, not_after: int | None = None) -> None:
         self.batch = batch
         self.source = source
         self.ids = batch.column(source.id)
+        self.not_after = not_after
+
+    @cached_property
+    def _given(self) -> pa.Array:
+        return event_times(self.batch.column(self.source.time), self.source)
 
     @cached_property
     def _times(self) -> pa.Array:
-        return event_times(self.batch.column(self.source.time), self.source)
+        given = self._given
+        return pc.if_else(pc.greater(given, self.not_after), None, given) if len(self.ahead) else given
+
+    @cached_property
+    def ahead(self) -> IntArray:
+        """The rows whose time is later than it may be."""
+        return np.empty(0, np.int64) if self.not_after is None else ahead_of(self._given, self.not_after)
 
     @cached_property
     def time(self) -> IntArray:
@@ -113,8 +135,16 @@ class EventBatch:
         return NEVER if newest is None else int(newest)
 
 
+def ahead_of(times: pa.Array, not_after: int) -> IntArray:
+    """Return which event times are later than they may be."""
+    newest = pc.max(times).as_py()
+    if newest is None or newest <= not_after:
+        return np.empty(0, np.int64)
+    return np.flatnonzero(pc.greater(times, not_after).fill_null(False).to_numpy(zero_copy_only=False))
+
+
 def event_times(column: pa.Array, source: StreamColumns) -> pa.Array:
-    """Return a time column as int64 microseconds since the epoch, UTC."""
+    """Return a time column as int64 microseconds since the epoch, UTC; NULL where that is `FARTHEST` away or more."""
     kind = column.type
     if pa.types.is_integer(kind):
         return _from_numbers(column, source)
@@ -124,8 +154,7 @@ def event_times(column: pa.Array, source: StreamColumns) -> pa.Array:
         column = column.cast(pa.timestamp("ms"))
     if column.type.unit == "ns":
         return _floor(column, 1_000)
-    numbers = column.cast(pa.int64())
-    return numbers if column.type.unit == "us" else pc.multiply_checked(numbers, _PER_UNIT[column.type.unit])
+    return _micros(column.cast(pa.int64()), PER_UNIT[column.type.unit])
 
 
 def _floor(column: pa.Array, unit: int) -> pa.Array:
@@ -135,16 +164,21 @@ def _floor(column: pa.Array, unit: int) -> pa.Array:
 
 
 def _from_numbers(column: pa.Array, source: StreamColumns) -> pa.Array:
-    try:
-        numbers = column.cast(pa.int64())
-        if source.time_unit == "ns":
-            return _floor(numbers, 1_000)
-        if source.time_unit in (None, "us"):
-            return numbers
-        return pc.multiply_checked(numbers, _PER_UNIT[source.time_unit])
-    except pa.ArrowInvalid as error:
-        msg = f"the time column {source.time!r} holds numbers that int64 microseconds cannot count: {error}"
-        raise InputError(msg) from None
+    if pa.types.is_uint64(column.type):
+        column = pc.if_else(pc.less(column, pa.scalar(2**63, pa.uint64())), column, pa.scalar(None, pa.uint64()))
+    numbers = column.cast(pa.int64())
+    return _floor(numbers, 1_000) if source.time_unit == "ns" else _micros(numbers, PER_UNIT[source.time_unit or "us"])
+
+
+def _micros(numbers: pa.Array, unit: int) -> pa.Array:
+    """Return whole numbers of a unit in microseconds; NULL where no window can be laid over them."""
+    most = FARTHEST // unit
+    extent = pc.min_max(numbers)
+    low, high = extent["min"].as_py(), extent["max"].as_py()
+    if low is not None and (low <= -most or high >= most):
+        inside = pc.and_(pc.greater(numbers, -most), pc.less(numbers, most))
+        numbers = pc.if_else(inside, numbers, pa.scalar(None, pa.int64()))
+    return numbers if unit == 1 else pc.multiply(numbers, unit)
 
 
 def _from_text(column: pa.Array, source: StreamColumns) -> pa.Array:

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from bisect import bisect, insort
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from skyband.order import FloatArray, IntArray, SlotArray, best_first
+from skyband.order import FloatArray, IntArray, SlotArray, best_first, fingerprints, rank_in_runs, value_ranks
 
 _COLUMNS = {"merit": np.float64, "time": np.int64, "key": np.int64, "part": np.int64, "position": np.int64}
+
+
+@dataclass(frozen=True)
+class TiedEvents:
+    """Events that tie in merit, time and id, in one partition: set by set, in the order of what they carry.
+
+    Set s has the slots ``slots[starts[s]:starts[s + 1]]``; `of` has the set of each slot of the store, -1 for none.
+    """
+
+    of: IntArray
+    slots: SlotArray
+    starts: IntArray
 
 
 class EventStore:
@@ -30,6 +44,8 @@ class EventStore:
         self.size = 0
         self._columns: dict[str, npt.NDArray[Any]] = {name: np.empty(0, kind) for name, kind in _COLUMNS.items()}
         self._payload: list[pa.Table] = []
+        self._tied: TiedEvents | None = None
+        self._tied_size = 0  # how many events were looked at for ties
 
     merit: FloatArray
     time: IntArray
@@ -76,9 +92,59 @@ class EventStore:
             self._payload = [pa.concat_tables(self._payload, promote_options="permissive").combine_chunks()]
         return self._payload[0] if self._payload else None
 
-    def compact(self, alive: SlotArray) -> SlotArray:
-        """Keep only some slots; return the new slot of each old one (-1: gone)."""
-        alive = np.sort(alive)
+    # Ties. What an algorithm keeps of tied events is any of them; what an answer shows of them is in order.
+
+    def tied(self) -> TiedEvents | None:
+        """Return the events that only differ in what they carry; None where there are none."""
+        if self._tied_size != self.size:
+            self._tied, self._tied_size = self._find_tied(), self.size
+        return self._tied
+
+    def _find_tied(self) -> TiedEvents | None:
+        payload = self.payload()
+        if payload is None:
+            return None
+        marks = fingerprints(self.merit, self.time, self.key, self.part)
+        ascending = np.sort(marks)
+        twice = ascending[1:][ascending[1:] == ascending[:-1]]
+        if len(twice) == 0:
+            return None
+        slots = np.flatnonzero(np.isin(marks, twice)).astype(np.int32)
+        part, carried = self.part[slots], payload.take(pa.array(slots))
+        ties = [value_ranks(column) for column in carried.columns]
+        slots = slots[best_first(self.merit[slots], self.time[slots], self.key[slots], part, ties=ties)]
+        columns = (self.merit[slots], self.time[slots], self.key[slots], self.part[slots])
+        begins = np.ones(len(slots), bool)
+        begins[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+        of = np.full(self.size, -1, np.int64)
+        of[slots] = np.cumsum(begins) - 1
+        return TiedEvents(of, slots, np.append(np.flatnonzero(begins), len(slots)))
+
+    def _needed(self, kept: SlotArray) -> SlotArray:
+        """Return slots, and with them those that answers may show in the place of tied ones.
+
+        Of tied events that share their windows, the first as many as are kept; of those that do not, as they count
+        events, each that fewer than so many outlive and precede.
+        """
+        tied = self.tied()
+        if tied is None:
+            return kept
+        sets = tied.of[kept]
+        most = np.bincount(sets[sets >= 0], minlength=len(tied.starts) - 1)
+        of = tied.of[tied.slots]
+        needed = rank_in_runs(of) < most[of]
+        if self.counts:
+            for number in np.flatnonzero(most).tolist():
+                low, high = tied.starts[number : number + 2].tolist()
+                needed[low:high] = _outlived(self.position[tied.slots[low:high]]) < most[number]
+        return np.union1d(kept, tied.slots[needed]).astype(np.int32)
+
+    def compact(self, kept: SlotArray) -> SlotArray:
+        """Keep only some slots, and those that tie with them and are shown first; return each one's new slot.
+
+        Slots that are gone become -1.
+        """
+        alive = np.sort(self._needed(kept))
         moved = np.full(self.size, -1, np.int32)
         moved[alive] = np.arange(len(alive), dtype=np.int32)
         for name in _COLUMNS:
@@ -87,7 +153,7 @@ class EventStore:
         payload = self.payload()
         if payload is not None:
             self._payload = [payload.take(pa.array(alive)).combine_chunks()]
-        self.size = len(alive)
+        self.size, self._tied_size = len(alive), 0
         return moved
 
     def _grow(self, capacity: int) -> None:
@@ -110,3 +176,20 @@ class EventStore:
             self._columns[name] = state["events"][name].to_numpy().copy()
         self.size = state["events"].num_rows
         self._payload = [state["payload"]] if "payload" in state else []
+        self._tied_size = 0
+
+
+def _outlived(position: IntArray) -> IntArray:
+    """Count, for each event of a list, those before it in the list that lie behind it on the axis.
+
+    Examples
+    --------
+    >>> _outlived(np.array([5, 9, 2, 7])).tolist()
+    [0, 0, 2, 1]
+    """
+    seen: list[int] = []
+    counts = []
+    for place in position.tolist():
+        counts.append(len(seen) - bisect(seen, place))
+        insort(seen, place)
+    return np.array(counts, np.int64)

@@ -26,10 +26,11 @@ class Join:
         The column of the stream that holds the remote id; the stream's id where it is left out. Many ids may share
         one remote row.
     policy
-        Who is refreshed: a name of `skyband.remote.policies.POLICIES`. Where it is left out, ``"AT-BSM"`` for a ranking, and
-        ``"Filter Update"`` where the condition compares the remote value.
+        Who is refreshed first: a name of `skyband.remote.policies.POLICIES`. Where it is left out, ``"AT-GAIN"`` for a
+        ranking, and ``"WSJ-LRU.F"`` where the condition compares the remote value: the best of our experiments.
     budget
-        How many remote ids may be refreshed for one answer; None for as many as the policy likes.
+        How many remote ids may be refreshed for one answer. None for everything that matters: all ids of the window
+        whose value is not known as of the answer, so that it is exact if the service says the truth in time.
     n
         With AT policies: how many more objects than `k` are kept per window, for changes.
     default
@@ -37,12 +38,15 @@ class Join:
     discover
         With AT policies: the share of the budget for such ids.
     distance
-        For the ``.F`` policies: how near to the threshold of the condition a value must be.
+        For the ``.F`` policies: how near to the threshold of the condition a value must be to come first.
     seed
         For policies that draw.
     carry
         With ``"AT-GAIN"``, whatever its aim: how many unspent refreshes may be kept for a later answer, where they
         will gain more.
+    only_candidates
+        Whether nobody but the policy's candidates is refreshed, as in the papers. Otherwise what the policy leaves
+        unspent goes to the rest of the window. With AT policies only their list is kept then, and not the window.
 
     Examples
     --------
@@ -64,6 +68,7 @@ class Join:
     distance: float = field(kw_only=True, default=1_000.0)
     seed: int = field(kw_only=True, default=0)
     carry: int = field(kw_only=True, default=0)
+    only_candidates: bool = field(kw_only=True, default=False)
 
     def __post_init__(self) -> None:
         if problems := [*_name_problems(self), *_number_problems(self)]:
@@ -75,7 +80,7 @@ class Join:
 
     def policy_for(self, filtered: bool) -> Policy:
         """Return the policy of a ranking, or of a query whose condition compares the remote value."""
-        return find_policy(self.policy or ("Filter Update" if filtered else "AT-BSM"))
+        return find_policy(self.policy or ("WSJ-LRU.F" if filtered else "AT-GAIN"))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the join as plain values, without what is left at its default.
@@ -134,7 +139,7 @@ def _number_problems(join: Join) -> list[str]:
     for name in ("n", "seed", "carry"):
         if not _whole(getattr(join, name)):
             problems.append(f"the join's {name} is {getattr(join, name)!r}; give a whole number, 0 or more")
-    if join.carry and join.policy not in GAINING:
+    if join.carry and join.policy not in (None, *GAINING):
         problems.append(
             f"the join's carry is {join.carry!r}, which only the policies {', '.join(GAINING)} know; leave one out"
         )
@@ -144,6 +149,8 @@ def _number_problems(join: Join) -> list[str]:
         problems.append(f"the join's distance is {join.distance!r}; give a number, 0 or more")
     if join.default is not None and not _number(join.default):
         problems.append(f"the join's default is {join.default!r}; give a number, or leave it out")
+    if not isinstance(join.only_candidates, bool):
+        problems.append(f"the join's only_candidates is {join.only_candidates!r}; give True or False")
     return problems
 
 

@@ -19,7 +19,10 @@ Distinct = Literal["best", "latest"]
 Emit = Literal["final", "changes", "entered", "left", "early"]
 
 
+HowMany = int | Literal["all"]
 LARGEST_K = 1_000_000
+MAX_ROWS = 10_000
+"""How many rows the answer of a set has at most, where nobody says otherwise."""
 parse = lru_cache(4096)(parse_anew)  # a thousand queries mostly share a few scores
 
 ANSWER_COLUMNS = (
@@ -32,14 +35,15 @@ JOINED_COLUMNS = ("age", "refreshes", "failures", "stale")
 
 @dataclass(frozen=True)
 class Query:
-    """One continuous question: the `k` best events of each window.
+    """One continuous question: the `k` best events of each window, or all ids that pass a condition on remote data.
 
     Parameters
     ----------
     name
         What answers are labelled with; unique among the queries that run together.
     k
-        How many events to rank, at least 1.
+        How many events to rank, at least 1. ``"all"`` asks for a set: all ids of the window whose remote value passes
+        the condition, without ranks, in order of their ids; for joins with such a condition alone.
     score
         SQL expression over the stream's columns that ranks events, such as ``"price * volume"``; or, with aggregates,
         that ranks ids by all their events of the window: ``count(*)``, ``count(x)``, ``sum(x)``, ``max(x)``,
@@ -67,6 +71,8 @@ class Query:
     group_by
         With aggregates in the score: the column whose values are ranked, as the ids of the answer; the stream's ids
         where it is left out.
+    max_rows
+        Of a set (``k="all"``): how many rows an answer has at most. A larger one is cut, and not flagged exact.
 
     Examples
     --------
@@ -80,7 +86,7 @@ class Query:
     """
 
     name: str
-    k: int = field(kw_only=True)
+    k: HowMany = field(kw_only=True)
     score: str = field(kw_only=True)
     window: Window = field(kw_only=True)
     where: str | None = field(kw_only=True, default=None)
@@ -91,6 +97,7 @@ class Query:
     select: tuple[str, ...] = field(kw_only=True, default=())
     join: Join | None = field(kw_only=True, default=None)
     group_by: str | None = field(kw_only=True, default=None)
+    max_rows: int = field(kw_only=True, default=MAX_ROWS)
 
     def __post_init__(self) -> None:
         if isinstance(self.select, list):
@@ -105,6 +112,8 @@ class Query:
             problems += _join_problems(self, sound)
         if sound:
             problems += _group_problems(self)
+        if sound and not problems and self.is_set:
+            problems += _set_problems(self)
         if problems:
             raise QueryError(problems, self.name if isinstance(self.name, str) else None)
 
@@ -122,6 +131,16 @@ class Query:
     def partition_expression(self) -> Expression | None:
         """The parsed partition, if there is one."""
         return None if self.partition_by is None else parse(self.partition_by)
+
+    @property
+    def is_set(self) -> bool:
+        """Whether answers are sets: all ids that pass, none ranked."""
+        return self.k == "all"
+
+    @property
+    def most_rows(self) -> int:
+        """How many rows an answer, or a partition of it, has at most."""
+        return self.k if isinstance(self.k, int) else self.max_rows
 
     @property
     def emits_changes(self) -> bool:
@@ -163,6 +182,7 @@ class Query:
             "select": list(self.select),
             "join": None if self.join is None else self.join.as_dict(),
             "group_by": self.group_by,
+            "max_rows": None if self.max_rows == MAX_ROWS else self.max_rows,
         }
         return {key: value for key, value in given.items() if value not in (None, 0, [])}
 
@@ -205,7 +225,7 @@ class Query:
 _WINDOW_KEYS = ("size", "slide", "offset", "closed")
 _KEYS = (
     "name", "k", "size", "slide", "offset", "closed", "score", "where", "partition_by",
-    "distinct", "order", "emit", "select", "join", "group_by",
+    "distinct", "order", "emit", "select", "join", "group_by", "max_rows",
 )  # fmt: skip
 
 
@@ -213,10 +233,15 @@ def _value_problems(query: Query) -> list[str]:
     problems = []
     if not isinstance(query.name, str) or not query.name.strip():
         problems.append(f"name is {query.name!r}; give the query a name, a text that is not empty")
-    if not isinstance(query.k, int) or isinstance(query.k, bool):
-        problems.append(f"k is {query.k!r}; give a whole number from 1 to {LARGEST_K:,}")
-    elif not 1 <= query.k <= LARGEST_K:
+    if query.k != "all" and (not isinstance(query.k, int) or isinstance(query.k, bool)):
+        problems.append(f"k is {query.k!r}; give a whole number from 1 to {LARGEST_K:,}, or 'all' for a set")
+    elif isinstance(query.k, int) and not 1 <= query.k <= LARGEST_K:
         problems.append(f"k is {query.k}; it must be from 1 to {LARGEST_K:,}")
+    most = query.max_rows
+    if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= LARGEST_K:
+        problems.append(f"max_rows is {most!r}; give a whole number from 1 to {LARGEST_K:,}")
+    elif most != MAX_ROWS and not query.is_set:
+        problems.append(f"max_rows is {most}, which bounds sets, and k is {query.k!r}; give k='all', or leave it out")
     if not isinstance(query.window, Window):
         problems.append(f"window is {query.window!r}; give a Window, such as Window('1 hour', slide='10 minutes')")
     return problems
@@ -280,12 +305,25 @@ def _join_problems(query: Query, sound: bool) -> list[str]:
     policy, filtered = join.policy_for(sides.condition is not None), sides.condition is not None
     if filtered and not policy.whole_window:
         problems.append(f"the policy {policy.name!r} is for rankings, and the condition compares {join.service!r}; "
-                        "choose 'Filter Update', or one that begins with WSJ")  # fmt: skip
+                        "choose 'WSJ-LRU.F', or another one that begins with WSJ")  # fmt: skip
     if filtered and join.carry:
         problems.append("the join's carry is for rankings; leave it out where the condition compares the remote value")
     if policy.needs_filter and not filtered:
         problems.append(f"the policy {policy.name!r} is for conditions such as {join.service} > 500; choose another "
-                        "one, such as 'AT-BSM', or add the condition")  # fmt: skip
+                        "one, such as 'AT-GAIN', or add the condition")  # fmt: skip
+    return problems
+
+
+def _set_problems(query: Query) -> list[str]:
+    """List what a set cannot have."""
+    problems = []
+    if query.join is None or query.sides is None or query.sides.condition is None:
+        problems.append(
+            "k is 'all', and the condition compares no remote value; a set is for joins with such a condition, as "
+            "where='followers > 500': add it, or give a whole number to rank by the score"
+        )
+    if query.order != "desc":
+        problems.append(f"k is 'all', and a set has no order; leave order={query.order!r} out")
     return problems
 
 

@@ -31,8 +31,9 @@ class Panes:
 
     Panes are numbered along the axis; `base` is the number of the first one that is still known, so numbers
     stay valid while old panes are forgotten and earlier ones are added. Per pane, `depth` is the least K
-    that anything of it was dropped by, and `lost` a merit that nothing of what was dropped exceeds; per cut, `torn`
-    says whether it goes through a pane that had lost events before.
+    that anything of it was dropped by (`UNTOUCHED`: nothing was), and `lost` a merit that nothing of what was dropped
+    exceeds (minus infinity: nothing was, or events of that merit were); per cut, `torn` says whether it goes through a
+    pane that had lost events before.
     """
 
     def __init__(self, schedules: Sequence[Schedule] = ()) -> None:
@@ -113,6 +114,7 @@ class Panes:
         starts, ends = self.cuts[:-1], self.cuts[1:]
         whole, part = (starts >= low) & (ends <= high), (starts < high) & (ends > high)
         self.depth[:-1][whole], self.lost[:-1][whole] = UNTOUCHED, -np.inf
+        part &= self.depth[:-1] != UNTOUCHED  # a pane that has lost nothing gets back all that it had
         self.depth[:-1][part] = depth
         self.torn[(self.cuts >= low) & (self.cuts < high)] = False
 
@@ -157,11 +159,12 @@ class Panes:
         return np.asarray(whole | (cuts > frontier) | (cuts < self.cuts[0]))
 
     def worst_losses(self, start: IntArray, end: IntArray) -> FloatArray:
-        """Return for windows a merit that nothing exceeds which was dropped from their panes."""
+        """Return for windows a merit that nothing exceeds which was dropped from their panes; NaN: nothing was."""
         first = np.maximum(np.searchsorted(self.cuts, start, side="right") - 1, 0)
         behind = np.maximum(np.searchsorted(self.cuts, end - 1, side="right"), first)
         edges = np.stack([first, behind], axis=1).ravel()
-        lost = np.where(first < behind, np.maximum.reduceat(np.append(self.lost, -np.inf), edges)[::2], -np.inf)
+        known = np.append(np.where(self.depth == UNTOUCHED, np.nan, self.lost), np.nan)
+        lost = np.where(first < behind, np.fmax.reduceat(known, edges)[::2], np.nan)
         return np.where(self.forgot & (start < self.cuts[0]), np.inf, lost)
 
     def state(self) -> dict[str, Any]:
@@ -206,3 +209,20 @@ def _residues(schedules: Sequence[Schedule]) -> tuple[IntArray, IntArray]:
     ends = zip(((phase + size) % slide).tolist(), slide.tolist(), strict=True)
     rest, slide = np.array(sorted({*pairs, *ends}), np.int64).T.copy()
     return rest, slide
+
+
+def pane_widths(schedules: Sequence[Schedule]) -> list[int]:
+    """Return the least and the largest width of the panes of some schedules, once where they are equal.
+
+    Examples
+    --------
+    >>> from skyband import Query, Window
+    >>> windows = Window(10, slide=5), Window(9)
+    >>> pane_widths([Schedule.of(Query("q", k=1, score="x", window=window)) for window in windows])
+    [1, 5]
+    """
+    slides = [schedule.slide for schedule in schedules]
+    panes = Panes(schedules)
+    panes.cover(0, min(20 * max(slides), 10_000 * min(slides)))  # by a stretch of some of them
+    widths = np.diff(panes.cuts)
+    return sorted({int(widths.min()), int(widths.max())})

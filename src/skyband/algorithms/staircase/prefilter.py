@@ -18,7 +18,7 @@ from skyband.algorithms.staircase import scan_kernels as kernel
 from skyband.algorithms.staircase.panes import Panes
 from skyband.algorithms.staircase.scan_kernels import keep_latest
 from skyband.compiled import PARALLEL_ROWS, THREADS, workers
-from skyband.order import FloatArray, IntArray
+from skyband.order import FloatArray, IntArray, fingerprints
 from skyband.windows import ALWAYS, NEVER
 
 PARTITIONED_ROWS = 1 << 18
@@ -83,6 +83,30 @@ def latest(columns: Columns, tally: BatchCounts, panes: Panes) -> Iterator[IntAr
             assert part.ident is not None
             order = (part.position[taken], part.merit[taken], part.time[taken])
             yield rows[keep_latest(part.ident[taken], pane, groups, *order)]
+
+
+def with_ties(pieces: Iterator[IntArray], columns: Columns, tally: BatchCounts, panes: Panes) -> Iterator[IntArray]:
+    """Yield, with the rows of each piece, those that tie with them: where ids count once, one of them was taken.
+
+    A few others may come along.
+    """
+    if columns.ident is None:
+        yield from pieces
+        return
+    parts = () if columns.part is None else (columns.part,)
+    marks, taken = fingerprints(columns.merit, columns.time, columns.ident, *parts), np.zeros(len(columns.merit), bool)
+    for rows in pieces:
+        known = np.sort(marks[rows])
+        near = np.zeros(1 << 16, bool)
+        near[known & np.uint64(0xFFFF)] = True
+        found = np.flatnonzero(near[marks & np.uint64(0xFFFF)])  # all, and few others: quicker than a search for each
+        found = found[known[np.minimum(np.searchsorted(known, marks[found]), len(known) - 1)] == marks[found]]
+        position = columns.position[found]
+        inside = (position >= panes.cuts[0]) & (position < panes.cuts[-1]) & (position >= tally.late_before)
+        found = found[inside & ~taken[found] & ~np.isnan(columns.merit[found])]
+        taken[found] = True
+        if len(found):
+            yield found
 
 
 def _sieve(

@@ -48,12 +48,13 @@ from skyband.algorithms.base import Algorithm, BatchCounts, Columns, Picks, one_
 from skyband.algorithms.shared_kernels import sort_runs
 from skyband.algorithms.staircase import prefilter
 from skyband.algorithms.staircase import seal_kernels as kernel
-from skyband.algorithms.staircase.panes import ANY_K, Panes
+from skyband.algorithms.staircase.panes import ANY_K, Panes, pane_widths
 from skyband.algorithms.staircase.seal_kernels import ALL, BEST, LATEST
 from skyband.compiled import THREADS, workers
 from skyband.events.store import EventStore
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_runs
 from skyband.queries.query import Distinct
+from skyband.times import spoken
 from skyband.windows import NEVER, DueWindows, Schedule, layout
 
 MODES = {None: ALL, "best": BEST, "latest": LATEST}
@@ -74,7 +75,7 @@ class Staircase(Algorithm):
         self.mode = MODES[distinct]
         self.k = 0
         self.panes = Panes()
-        self.sealed = 0  # the number of the first pane that is still open
+        self.sealed_to = NEVER  # the cut before which all panes are sealed; NEVER: none is, and none that is added
         self.band = (
             _NO_SLOTS,
             _NO_NUMBERS,
@@ -87,16 +88,19 @@ class Staircase(Algorithm):
         """Serve these queries from now on; panes are cut where their windows start and end."""
         super().plan(schedules)
         before, self.k = self.k, max(s.k for s in schedules)
-        place = self.sealed - self.panes.base
-        open_from = self.panes.cuts[place : place + 1]
         cut = self.panes.refine(schedules)
         if cut:
-            self.sealed = int(self.panes.number(open_from)[0])
             self.open_pane = self.panes.number(self.arena.position[self.open])
             self.band = (self.band[0], self.panes.number(self.arena.position[self.band[0]]), self.band[2])
         if cut or self.k < before:
             self._settle(self.open, self.open_pane, 0)
             self._count_anew(_NO_SLOTS)
+
+    @property
+    def sealed(self) -> int:
+        """The number of the first pane that is still open."""
+        panes = self.panes
+        return panes.base if self.sealed_to == NEVER else int(panes.number(np.int64(self.sealed_to)))
 
     def exact_from(self, schedule: Schedule, frontier: int) -> int:
         """Return the first start from which on nothing that was dropped is missed."""
@@ -122,17 +126,13 @@ class Staircase(Algorithm):
 
     def survivors(self, columns: Columns, tally: BatchCounts) -> Iterator[IntArray]:
         """Drop, in one pass, what cannot be among the best K of its pane."""
-        base = self.panes.base
         if self.mode == LATEST:
             pieces = prefilter.latest(columns, tally, self.panes)
         elif prefilter.lets_all_through(columns, self.panes, self.k):
             pieces = prefilter.everything(columns, tally, self.panes)
         else:
             pieces = prefilter.survivors(columns, tally, self.panes, self.k, self._kth)
-        for rows in pieces:
-            if self.sealed == base:  # none is sealed yet: panes that were added in front are open too
-                self.sealed = base = self.panes.base
-            yield rows
+        return prefilter.with_ties(pieces, columns, tally, self.panes) if columns.carried else pieces
 
     def _kth(self) -> prefilter.Kth:
         kth = self._open_ranks() == self.k - 1
@@ -143,10 +143,8 @@ class Staircase(Algorithm):
         """Return the edges of the open panes."""
         if self.mode == LATEST or self.arena.counts:
             return None
-        panes, cuts = self.panes, self.panes.edges(low, high)
-        if self.sealed > panes.base or panes.forgot:
-            cuts = cuts[cuts >= panes.cuts[self.sealed - panes.base]]
-        return cuts
+        cuts = self.panes.edges(low, high)
+        return cuts[cuts >= self.sealed_to]
 
     def kth(self, cuts: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
         """Return the K-th best open events, or, where an id counts once, those of the K-th best ids."""
@@ -267,7 +265,7 @@ class Staircase(Algorithm):
     def _unsure(self, due: DueWindows) -> dict[int, float]:
         """Return, of windows that were begun before their query came, what may be missing: nothing better than this.
 
-        What is dropped from now on is beaten as often as any query asks for.
+        NaN stands for nothing at all.         What is dropped from now on is beaten as often as any query asks for.
         """
         if not self.proves:
             return {}
@@ -277,12 +275,15 @@ class Staircase(Algorithm):
         return dict(zip(early.tolist(), losses.tolist(), strict=True))
 
     def _proven(self, due: DueWindows, picks: Picks, unsure: dict[int, float]) -> BoolArray:
-        """Tell which windows have k events that are all better than what may be missing."""
+        """Tell which windows have k events that are all better than what may be missing, by their merits alone.
+
+        What may be missing can win a tie: it may be later, or have a smaller id.
+        """
         proven = np.zeros(len(due), bool)
         for window, lost in unsure.items():
             held = picks.slots[picks.offsets[window] : picks.offsets[window + 1]]
             full = len(held) == self.schedules[due.query[window]].k
-            proven[window] = lost == -np.inf or (full and self.arena.merit[held[-1]] > lost)
+            proven[window] = np.isnan(lost) or (full and self.arena.merit[held[-1]] > lost)
         return proven
 
     def _queries(self) -> tuple[IntArray, IntArray, IntArray]:
@@ -321,7 +322,7 @@ class Staircase(Algorithm):
         band = bands[side]
         self.band = (band[0][:m].copy(), band[1][:m] + base, band[2][:m].copy())
         self.open, self.open_pane = self.open[count:], self.open_pane[count:]
-        self.sealed = base + last
+        self.sealed_to = int(cuts[last])
         return Picks(picks[: offsets[-1]], offsets)
 
     def _bands(self, slot: SlotArray, pane: IntArray, beaten: IntArray, room: int) -> tuple[Any, Any]:
@@ -380,7 +381,7 @@ class Staircase(Algorithm):
         slot, pane, beaten = self.band
         return {
             **self.panes.state(),
-            "sealed": self.sealed,
+            "sealed_to": self.sealed_to,
             "band_slot": slot.copy(),
             "band_pane": pane.copy(),
             "band_beaten": beaten.copy(),
@@ -391,7 +392,7 @@ class Staircase(Algorithm):
     def restore(self, state: dict[str, Any]) -> None:
         """Take over what `snapshot` returned."""
         self.panes.load(state)
-        self.sealed, self.open, self.open_pane = state["sealed"], state["open"], state["open_pane"]
+        self.sealed_to, self.open, self.open_pane = state["sealed_to"], state["open"], state["open_pane"]
         self.band = (state["band_slot"], state["band_pane"], state["band_beaten"])
 
     def check(self) -> None:
@@ -419,7 +420,11 @@ class Staircase(Algorithm):
                 depth = k
                 since = "the beginning" if start == NEVER else moment(start)
                 steps.append(f"{k} deep from {since} on (because of {name!r})")
+        kept = "the latest event of each id" if self.mode == LATEST else f"their best {self.k}"
+        widths = (f"{w} events" if self.arena.counts else spoken(w) for w in pane_widths(self.schedules))
+        held, band = (f": {len(slots):,} events" if len(self.kept()) else "" for slots in (self.open, self.band[0]))
         return [
-            f"open panes keep their best {self.k}: {len(self.open):,} events",
-            f"sealed panes keep the staircase skyband: {len(self.band[0]):,} events, " + ", ".join(steps),
+            f"windows start and end on cuts that make panes of {' to '.join(widths)}: one pass serves all",
+            f"open panes keep {kept}{held}",
+            f"sealed panes keep the staircase skyband, {', '.join(steps)}{band}",
         ]

@@ -21,8 +21,8 @@ Notes
 -----
 Zhu et al., *Multiple Continuous Top-k Queries over Data Stream*, reviewed in section 2.3 of STKQF: a binary tree, each
 leaf a partition, each inner node a stretch of them, the candidates organised as a max-heap; new candidates enter when
-their partition is full. What was reconstructed is said in `skyband.algorithms.stkqf.partitions`; here also: partitions are
-half as wide as the shortest window; beaten candidates are dropped when they have doubled.
+their partition is full. What was reconstructed is said in `skyband.algorithms.stkqf.partitions`; here also: partitions
+are half as wide as the shortest window; beaten candidates are dropped when they have doubled.
 """
 
 from __future__ import annotations

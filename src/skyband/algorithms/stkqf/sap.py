@@ -19,8 +19,8 @@ Examples
 Notes
 -----
 Zhu et al., *SAP: Improving Continuous Top-k Queries over Streaming Data*, outlined in the related work of STKQF. What
-was reconstructed is said in `skyband.algorithms.stkqf.partitions`; here also: a window of n with slide s has about the root
-of n/s partitions, which balances how many there are against how many events a partition has.
+was reconstructed is said in `skyband.algorithms.stkqf.partitions`; here also: a window of n with slide s has about the
+root of n/s partitions, which balances how many there are against how many events a partition has.
 """
 
 from __future__ import annotations

@@ -123,7 +123,9 @@ class STKQF(Partitioned):
     def explain(self, moment: Callable[[int], str]) -> list[str]:  # noqa: ARG002 - ages, not moments
         """Describe the virtual queries, and what was scanned for the last new one."""
         virtual = ", ".join(f"the best {need.k} of the last {need.n:,}" for need in self.grid.virtual())
-        lines = [f"virtual queries: {virtual}", f"{self.candidates():,} of the events are candidates"]
+        lines = [f"virtual queries: {virtual}"]
+        if len(self.kept()):
+            lines.append(f"{self.candidates():,} of the events are candidates")
         for scan, scanned, skipped in self.scans:
             lines.append(
                 f"the last change was case {scan.case.value}, {scan.case.meaning}: of ages {scan.newer:,} to "

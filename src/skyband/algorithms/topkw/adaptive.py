@@ -21,11 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from skyband.algorithms.topkw.band_kernels import ENTERED, LEFT, NOBODY, RETURNED, prune
-from skyband.algorithms.topkw.bands import FIRST_LIMIT, NONE, PROBABLE, RELAXED, Bands, Method, TopKReports
+from skyband.algorithms.topkw.bands import FIRST_LIMIT, NONE, PROBABLE, RELAXED, Bands, Method, TopKReports, as_wide
 from skyband.algorithms.topkw.event_kernels import find_all_costs
 from skyband.algorithms.topkw.query_grid import QueryGrid
 from skyband.algorithms.topkw.random_order import BLOCK, Order, Watch
-from skyband.order import FloatArray, IntArray, SlotArray
+from skyband.order import BoolArray, FloatArray, IntArray, SlotArray
 
 TOGETHER = 256  # queries whose costs are found at once
 _EVENT = ("x", "position", "slot", "number")
@@ -48,7 +48,7 @@ class AdaptiveBands(Bands):
     ----------
     method
         The parameters; the kinds of bands and filters are not used.
-    dimensions, grid, changes
+    dimensions, grid, changes, timed
         As for `Bands`.
 
     Attributes
@@ -61,8 +61,11 @@ class AdaptiveBands(Bands):
         How often the method was changed, and after how many events for the last time.
     """
 
-    def __init__(self, method: Method, dimensions: int, grid: QueryGrid | None = None, changes: bool = False) -> None:
-        super().__init__(replace(method, kind=RELAXED, filter=PROBABLE), dimensions, grid, changes)
+    def __init__(
+        self, method: Method, dimensions: int, grid: QueryGrid | None = None, changes: bool = False,
+        timed: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(replace(method, kind=RELAXED, filter=PROBABLE), dimensions, grid, changes, timed)
         self.watch = Watch()
         self.order = Order.UNKNOWN
         self.switches = self.switched = 0
@@ -94,40 +97,45 @@ class AdaptiveBands(Bands):
 
     def is_exact(self, row: int) -> bool:
         """Tell whether the top k of a query is sure to be exact now; see the module."""
-        seen = int(self.since[row]) >= self.lost.number or self.passed - int(self.size[row]) >= self.lost.position
-        return self.using == "rapf" and seen
+        return bool(self.exactness(np.array([row]), np.array([self.passed]))[0])
+
+    def exactness(self, rows: IntArray, moments: IntArray) -> BoolArray:
+        """Tell whether the top k of queries is sure to be exact at these moments, with what is used now."""
+        seen = (self.since[rows] >= self.lost.number) | (moments - self.size[rows] >= self.lost.position)
+        return np.asarray(seen & (self.using == "rapf"))
 
     # Events.
 
     def pass_over(
         self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray, time: IntArray, key: IntArray,
-        passed: int = -NOBODY,
+        passed: int = -NOBODY, moments: IntArray | None = None,
     ) -> TopKReports:  # fmt: skip
         """Take in events, in order of arrival, then let time pass; return what became of the top k of each query."""
+        moments = position if moments is None else moments
         found, begin = [], 0
         while begin < len(position):
             end = min(begin + self.watch.room, len(position))
             piece = slice(begin, end)
-            for reports in self._take(x[piece], position[piece], slots[piece], time, key):
-                found.append(reports._replace(at=reports.at + begin))
+            for reports in self._take(x[piece], position[piece], slots[piece], moments[piece], time, key):
+                found.append(reports._replace(at=np.where(reports.at < 0, -1, reports.at + begin)))
             begin = end
         if passed > self.passed or not found:
-            rest = super().pass_over(x[begin:], position[begin:], slots[begin:], time, key, passed)
-            found.append(rest._replace(at=rest.at + begin))
+            found.append(super().pass_over(x[begin:], position[begin:], slots[begin:], time, key, passed))
         return TopKReports(*map(np.concatenate, zip(*found, strict=True)))
 
     def _take(
-        self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray, time: IntArray, key: IntArray
-    ) -> Iterator[TopKReports]:
+        self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray, moments: IntArray, time: IntArray,
+        key: IntArray,
+    ) -> Iterator[TopKReports]:  # fmt: skip
         """Take in events that the block has room for; judge their order, and act on it, when it is full."""
         number = np.arange(self.numbers, self.numbers + len(position))
-        reports = super().pass_over(x, position, slots, time, key)
+        reports = super().pass_over(x, position, slots, time, key, moments=moments)
         yield reports
         if self.using == "pa":
             self.recent.append((np.array(x), position.copy(), slots.astype(np.int64), number))
             entered = reports.kind == ENTERED
             self.told.append((reports.row[entered], reports.slot[entered]))
-        self.watch.see(x)
+        self.watch.see(x[:, : max(self.dimensions, int(self.column[self.used].max(initial=0)) + 1)])  # no gates
         if self.watch.room:
             return
         self.order = self.watch.judge(self.passed, int(self.size[self.used].max(initial=0)))
@@ -159,7 +167,9 @@ class AdaptiveBands(Bands):
             bands.append(self._fitting(row, band))
         self._load_rows(bands)
         rows, slots, happened, costs = map(np.concatenate, zip(*found, strict=True))
-        return TopKReports(rows, slots, happened, np.full(len(rows), at), self.sign[rows] * costs)
+        moment = np.full(len(rows), self.passed)
+        exact = self.exactness(rows, moment)
+        return TopKReports(rows, slots, happened, np.full(len(rows), at), moment, self.sign[rows] * costs, exact)
 
     def _costs(self, x: FloatArray) -> Iterator[tuple[int, FloatArray]]:
         """Yield what events cost for each query."""
@@ -231,7 +241,11 @@ class AdaptiveBands(Bands):
 
     def _events(self) -> Columns:
         """Return the events that PA may have turned away and that can be taken back, as columns."""
-        return tuple(map(np.concatenate, zip(*self.recent, strict=True))) if self.recent else NO_EVENTS
+        if not self.recent:
+            return NO_EVENTS
+        width = max(x.shape[1] for x, *_ in self.recent)
+        same = [(as_wide(x, width), *rest) for x, *rest in self.recent]
+        return tuple(map(np.concatenate, zip(*same, strict=True)))
 
     def _heard(self) -> tuple[IntArray, IntArray]:
         """Return the rows and the slots of events that queries have heard of, since there is something to take back."""

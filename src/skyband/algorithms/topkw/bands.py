@@ -22,6 +22,7 @@ from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_ru
 __all__ = ["NONE", "PROBABLE", "RELAXED", "STRICT", "BandSpec", "Bands", "Method", "TopKReports"]
 
 FIRST_LIMIT = 4  # candidates of a relaxed band before it is first pruned, as a multiple of k
+BITS = 52  # conditions whose gates share a column: a float has so many whole bits
 _FIRST_ROOM = 16
 _HELD = ("position", "slot", "number")
 _ENTRY, _ROW = ("cost", "position", "slot", "mark"), ("size", "limit", "threshold", "due")
@@ -49,7 +50,8 @@ class BandSpec:
     """One query as numbers: its scoring function, k, and how long the window is on its axis.
 
     `population` is how many events a window has, about; `sign` is -1 where larger scores are better. Where `floor`
-    and `ceiling` are given, only events between them count, attribute by attribute.
+    and `ceiling` are given, only events between them count, attribute by attribute. With a `gate`, only those count
+    that meet a condition; see `gate_of`.
     """
 
     k: int
@@ -62,19 +64,27 @@ class BandSpec:
     column: int = 0
     floor: tuple[float, ...] = ()
     ceiling: tuple[float, ...] = ()
+    gate: int = -1
 
 
 class TopKReports(NamedTuple):
     """What became of the top k, in order: row of the query, slot of the event, what happened, at which new event.
 
-    `score` is the event's score for the query.
+    Where time alone passed, the new event is -1; `moment` is how far it had passed. `score` is the event's score for
+    the query; `exact` says whether the query's top k was sure to be so.
     """
 
     row: IntArray
     slot: IntArray
     kind: IntArray
     at: IntArray
+    moment: IntArray
     score: FloatArray
+    exact: BoolArray
+
+    def where(self, chosen: BoolArray) -> TopKReports:
+        """Return only some of them."""
+        return TopKReports(*(column[chosen] for column in self))  # type: ignore[arg-type]
 
 
 class Bands:
@@ -90,10 +100,16 @@ class Bands:
         Index of the queries; None offers each event to all of them.
     changes
         Whether reports say also who leaves and who returns.
+    timed
+        Whether what leaves a window does so at a moment of its own, rather than with the next event.
     """
 
-    def __init__(self, method: Method, dimensions: int, grid: QueryGrid | None = None, changes: bool = False) -> None:
+    def __init__(
+        self, method: Method, dimensions: int, grid: QueryGrid | None = None, changes: bool = False,
+        timed: bool = False,
+    ) -> None:  # fmt: skip
         self.method, self.dimensions, self.grid, self.changes = method, dimensions, grid, changes
+        self.timed = timed
         self.wishes: list[BandSpec | None] = []
         self.buffer = 0  # how long it is on the axis
         self.passed = -NOBODY
@@ -156,6 +172,7 @@ class Bands:
         self.family, self.column = np.full(rows, SUM), np.zeros(rows, np.int64)
         self.sign, self.point, self.weight = np.ones(rows), np.zeros((rows, d)), np.zeros((rows, d))
         self.boxed, self.floor, self.ceiling = np.zeros(rows, bool), np.zeros((rows, d)), np.zeros((rows, d))
+        self.gate = np.full(rows, -1)
         self.k, self.size, self.since = np.ones(rows, np.int64), np.ones(rows, np.int64), np.zeros(rows, np.int64)
         self.least, self.most = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
         self.filter_most = np.zeros(rows, np.int64)
@@ -170,7 +187,7 @@ class Bands:
         old = dict(vars(self))
         self._lay_out(rows)
         for name in (
-            "family", "column", "sign", "point", "weight", "boxed", "floor", "ceiling", "k", "size", "since",
+            "family", "column", "sign", "point", "weight", "boxed", "floor", "ceiling", "gate", "k", "size", "since",
             "least", "most", "filter_most", "bound", "cell", "reach",
         ):  # fmt: skip
             getattr(self, name)[:before] = old[name]
@@ -194,7 +211,7 @@ class Bands:
         self.family[row], self.sign[row], self.column[row] = wish.family, wish.sign, wish.column
         if wish.family != COLUMN:
             self.point[row], self.weight[row] = wish.point, wish.weight
-        self.boxed[row] = bool(wish.floor)
+        self.boxed[row], self.gate[row] = bool(wish.floor), wish.gate
         if wish.floor:
             self.floor[row], self.ceiling[row] = wish.floor, wish.ceiling
         self.k[row], self.size[row], self.since[row] = wish.k, wish.size, self.numbers
@@ -225,7 +242,7 @@ class Bands:
 
     def pass_over(
         self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray, time: IntArray, key: IntArray,
-        passed: int = -NOBODY,
+        passed: int = -NOBODY, moments: IntArray | None = None,
     ) -> TopKReports:  # fmt: skip
         """Take in events, in order of arrival, then let time pass; return what became of the top k of each query.
 
@@ -239,21 +256,28 @@ class Bands:
             The columns of the arena.
         passed
             Up to which position time passes at the end; never back.
+        moments
+            Up to which position time has passed when each event comes; as far as events came when left out.
         """
+        moments = self._moments(position if moments is None else moments, passed)
         kept, rows = self._behind_held(x, position, slots)
         most = self.most if self.method.kind == PROBABLE else self.filter_most
         head, self.band, self.strainer, reports = pass_events(
-            *rows, 0, kept, self.passed, passed, time, key,
+            *rows, 0, kept, moments, self.timed, time, key,
             self.functions(), (self.used, self.k, self.size, self.since),
             (self.method.kind, self.method.filter), (self.buffer, self.method.pruning, self.least, most),
             self.band, self.strainer,
             self._index(), self.changes,
         )  # fmt: skip
-        self.passed = max(self.passed, passed, int(position.max(initial=-NOBODY)))
+        self.passed = int(moments[-1])
         if self.method.filter != NONE:
             self.held = tuple(column[head:].copy() for column in rows)
-        row, slot, kind, at, cost = reports
-        return TopKReports(row, slot, kind, at - kept, self.sign[row] * cost)
+        row, slot, kind, at, moment, cost = reports
+        return TopKReports(row, slot, kind, at, moment, self.sign[row] * cost, self.exactness(row, moment))
+
+    def _moments(self, moments: IntArray, passed: int) -> IntArray:
+        """Return up to where time has passed at each event, and at the end: a late one does not turn it back."""
+        return np.maximum.accumulate(np.concatenate([[self.passed], moments, [passed]]))[1:]
 
     def _behind_held(
         self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray
@@ -262,13 +286,17 @@ class Bands:
         kept = len(self.held[1])
         numbers = np.arange(self.numbers, self.numbers + len(position))
         self.numbers += len(position)
-        given: tuple[npt.NDArray[Any], ...] = (np.ascontiguousarray(x), position, slots.astype(np.int64), numbers)
+        x = np.ascontiguousarray(x)
+        if kept and x.shape[1] > self.held[0].shape[1]:
+            self.held = (as_wide(self.held[0], x.shape[1]), *self.held[1:])
+        given: tuple[npt.NDArray[Any], ...] = (x, position, slots.astype(np.int64), numbers)
         return kept, [np.concatenate([old, new]) if kept else new for old, new in zip(self.held, given, strict=True)]
 
     def functions(self) -> tuple[npt.NDArray[Any], ...]:
         """Return the scoring functions as kernels take them."""
         return (
             self.family, self.sign, self.point, self.weight, self.column, self.boxed, self.floor, self.ceiling,
+            self.gate,
         )  # fmt: skip
 
     def _index(self) -> tuple[Any, ...]:
@@ -289,6 +317,10 @@ class Bands:
     def _filled(self, band: tuple[Any, ...]) -> BoolArray:
         """Return which places of a band are in use."""
         return np.asarray(np.arange(band[0].shape[1]) < band[4][:, None])
+
+    def exactness(self, rows: IntArray, moments: IntArray) -> BoolArray:  # noqa: ARG002 - others need them
+        """Tell whether the top k of queries is sure to be exact at these moments, with what is used now."""
+        return np.full(len(rows), self.method.kind != PROBABLE)
 
     def uses(self) -> str:
         """Say what is used and why, where that may change."""
@@ -367,3 +399,28 @@ class Bands:
     def scores_of(self, row: int) -> FloatArray:
         """Return the scores of the best events of a query, best first."""
         return np.asarray(self.sign[row] * self.band[0][row, : len(self.top(row))])
+
+
+def gate_of(place: int, first: int) -> int:
+    """Return the gate of a condition by its place among all, whose bits lie in columns from the first on."""
+    return (first + place // BITS) << 6 | place % BITS
+
+
+def with_gates(x: FloatArray, open_at: Sequence[BoolArray | None]) -> FloatArray:
+    """Return events with columns that say, bit by bit, which conditions they meet; None is a place without one.
+
+    Examples
+    --------
+    >>> with_gates(np.zeros((2, 1)), [np.array([True, False]), None, np.array([True, True])]).tolist()
+    [[0.0, 5.0], [0.0, 4.0]]
+    """
+    bits = np.zeros((len(x), -(-len(open_at) // BITS)), np.int64)
+    for place, passed in enumerate(open_at):
+        if passed is not None:
+            bits[:, place // BITS] |= passed.astype(np.int64) << (place % BITS)
+    return np.hstack([x, bits])
+
+
+def as_wide(x: npt.NDArray[Any], width: int) -> FloatArray:
+    """Return events with as many columns as newer ones have: they met no condition that came after them."""
+    return np.hstack([x, np.zeros((len(x), width - x.shape[1]))])

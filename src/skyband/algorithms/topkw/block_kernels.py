@@ -38,8 +38,9 @@ def lasting(cost: Any, pos: Any, q: Any, size: Any, k: Any, gone: Any) -> Any:
 
 @jit
 def scan(
-    family: Any, sign: Any, point: Any, weight: Any, column: Any, boxed: Any, floor: Any, ceiling: Any, q: Any, k: Any,
-    x: Any, begin: Any, position: Any, gone: Any, best: Any, held: Any, found: Any, costs: Any, leaf: Any,
+    family: Any, sign: Any, point: Any, weight: Any, column: Any, boxed: Any, floor: Any, ceiling: Any, gate: Any,
+    q: Any, k: Any, x: Any, begin: Any, position: Any, gone: Any, best: Any, held: Any, found: Any, costs: Any,
+    leaf: Any,
 ) -> Any:  # fmt: skip
     """Find the events, in order, that may be among the best while they are the last; return how many there are.
 
@@ -48,7 +49,7 @@ def scan(
     n = np.int64(0)
     while begin < position.size:
         some = min(leaf.size, position.size - begin)
-        find_costs(family, sign, point, weight, column, boxed, floor, ceiling, q, x, begin, begin + some, leaf)
+        find_costs(family, sign, point, weight, column, boxed, floor, ceiling, gate, q, x, begin, begin + some, leaf)
         for j in range(some):
             c = leaf[j]
             if (held == k and c > best[k - 1]) or c != c:
@@ -98,9 +99,9 @@ def sort_events(events: Any, costs: Any, n: Any) -> None:
 
 @jit
 def pass_block(
-    x: Any, position: Any, slot: Any, turn_of: Any, moments: Any, now: Any, first: Any, time: Any, key: Any,
-    functions: Any, queries: Any, band: Any, raw: Any, trees: Any, fresh: Any, turn: Any, until: Any, skip: Any,
-    changes: Any, out: Any,
+    x: Any, position: Any, slot: Any, moments: Any, timed: Any, now: Any, first: Any, time: Any, key: Any,
+    functions: Any, queries: Any, band: Any, raw: Any, trees: Any, fresh: Any, turn: Any, until: Any, done: Any,
+    passed: Any, changes: Any, out: Any,
 ) -> Any:  # fmt: skip
     """Take in events that lie in the last segment, for some of the queries.
 
@@ -108,8 +109,8 @@ def pass_block(
     ----------
     x, position, slot
         The new events, in order of arrival.
-    turn_of, moments
-        At which turn each of them comes; up to where time has passed at each turn, and at the end.
+    moments, timed
+        Up to where time has passed when each of them comes, and at the end; as for `pass_events`.
     now, first
         Up to where time had passed before; the number of the first event.
     time, key
@@ -122,21 +123,23 @@ def pass_block(
         Boxes of the nodes, and the segments; the last has the new events.
     fresh
         How many segments there are.
-    turn, until, skip
-        Which queries, as places in the list of rows in use; up to which turn the first of them has come already.
+    turn, until, done, passed
+        Which queries, as places in the list of rows in use; how many events the first of them has seen already, and up
+        to where time has passed for it.
     changes, out
         Whether to report also who leaves and who returns; columns of the reports.
 
     Returns
     -------
-    Why it stopped, the query to go on with, up to which turn this has come, how many reports there are.
+    Why it stopped; the query to go on with, how many events it has seen, up to where time has passed for it; how many
+    reports there are.
     """
-    family, sign, point, weight, column, boxed, floor, ceiling = functions
+    family, sign, point, weight, column, boxed, floor, ceiling, gate = functions
     used, k_of, span_of, since = queries
     cost, pos, ref, mark, sizes, due = band
     raw_x, raw_position, raw_slot, raw_number = raw
     low, high, segments = trees
-    out_query, out_slot, out_kind, out_at, out_cost = out
+    out_query, out_slot, out_kind, out_at, out_now, out_cost = out
     last, end, room, told = moments.size - 1, moments[moments.size - 1], cost.shape[1], 0
     stack, bounds, leaf = np.empty((DEEP, 3), np.int64), np.empty(DEEP), np.empty(MANY)
     found, costs = np.empty(raw_position.size, np.int64), np.empty(raw_position.size)
@@ -150,7 +153,6 @@ def pass_block(
     while turn < until:
         q = used[turn]
         k, span, size = k_of[q], span_of[q], sizes[q]
-        passed = now if skip < 0 else moments[skip]
         # The threshold of the block; where something leaves, what may take its place comes into the row first.
         if due[q] > end:
             tau = cost[q, k - 1] if size >= k else np.inf
@@ -164,14 +166,14 @@ def pass_block(
             n = np.int64(0)
             for s in range(fresh - 1):
                 tau, held, n = search(
-                    family, sign, point, weight, column, boxed, floor, ceiling, q, k, tau, raw_x, raw_position,
+                    family, sign, point, weight, column, boxed, floor, ceiling, gate, q, k, tau, raw_x, raw_position,
                     raw_number, low, high, segments[s], since[q], passed - span, end - span, best, dominators, held,
                     found, costs, n, stack, bounds, leaf,
                 )  # fmt: skip
             if size + n >= room:
                 size = sizes[q] = prune(cost, pos, ref, mark, q, size, k, dominators)
                 if size + n >= room:
-                    return ROOM, turn, skip, told
+                    return ROOM, turn, done, passed, told
             for i in range(n):
                 if costs[i] <= tau:
                     p, r = raw_position[found[i]], raw_slot[found[i]]
@@ -179,7 +181,7 @@ def pass_block(
             sizes[q] = size
             tau = lasting(cost, pos, q, size, k, end - span)
         # The new events within it, in order of arrival.
-        begin = max(np.searchsorted(turn_of, skip + 1), since[q] - first)
+        begin = max(done, since[q] - first)
         if (tau == np.inf and not boxed[q]) or position.size <= FEW:
             held = np.int64(0)
             for i in range(size):
@@ -187,12 +189,12 @@ def pass_block(
                     best[held] = cost[q, i]
                     held += 1
             n = scan(
-                family, sign, point, weight, column, boxed, floor, ceiling, q, k, x, begin, position, end - span,
+                family, sign, point, weight, column, boxed, floor, ceiling, gate, q, k, x, begin, position, end - span,
                 best, held, found, costs, leaf,
             )  # fmt: skip
         else:
             _, _, n = search(
-                family, sign, point, weight, column, boxed, floor, ceiling, q, np.int64(0), tau, raw_x,
+                family, sign, point, weight, column, boxed, floor, ceiling, gate, q, np.int64(0), tau, raw_x,
                 raw_position, raw_number, low, high, segments[fresh - 1], first + begin, -NOBODY, NOBODY, best,
                 dominators, np.int64(0), found, costs, np.int64(0), stack, bounds, leaf,
             )  # fmt: skip
@@ -202,25 +204,28 @@ def pass_block(
         # The replay: what leaves, leaves first, and who takes a place for a moment only is not told.
         at_event = 0
         while at_event < n or due[q] <= end:
-            e = turn_of[found[at_event]] if at_event < n else last
-            if due[q] <= moments[e]:
+            e = found[at_event] if at_event < n else last
+            leaves = due[q] <= moments[e]
+            if leaves:
                 e = np.searchsorted(moments, due[q])
             if told + 2 * k + 1 > out_query.size:
-                return REPORTS, turn, e - 1, told
+                return REPORTS, turn, e, passed, told
             if size + 1 >= room:
                 size = sizes[q] = prune(cost, pos, ref, mark, q, size, k, dominators)
                 if size + 1 >= room:
-                    return ROOM, turn, e - 1, told
-            gone = moments[e] - span
-            if due[q] <= moments[e]:
+                    return ROOM, turn, e, passed, told
+            alone = leaves and timed  # at its own moment
+            passed = due[q] if alone else moments[e]
+            gone, at = passed - span, -1 if alone or e == last else e
+            if leaves:
                 if changes:
                     for i in range(min(k, size)):
                         if pos[q, i] <= gone:
-                            out_query[told], out_slot[told], out_kind[told], out_at[told] = q, ref[q, i], LEFT, e
-                            out_cost[told] = cost[q, i]
+                            out_query[told], out_slot[told], out_kind[told] = q, ref[q, i], LEFT
+                            out_at[told], out_now[told], out_cost[told] = at, passed, cost[q, i]
                             told += 1
                 size = drop_top(cost, pos, ref, mark, q, size, k, gone)
-            if at_event < n and turn_of[found[at_event]] == e:
+            if not alone and at_event < n and found[at_event] == e:
                 c, p, r = costs[at_event], position[found[at_event]], slot[found[at_event]]
                 at_event += 1
                 if p > gone:
@@ -229,19 +234,20 @@ def pass_block(
                         kth = ref[q, k - 1]
                     place, size = come_in(cost, pos, ref, mark, q, size, c, p, r, time, key)
                     if place < k and kth >= 0 and changes:
-                        out_query[told], out_slot[told], out_kind[told], out_at[told] = q, kth, LEFT, e
-                        out_cost[told] = cost[q, k]
+                        out_query[told], out_slot[told], out_kind[told] = q, kth, LEFT
+                        out_at[told], out_now[told], out_cost[told] = at, passed, cost[q, k]
                         told += 1
                         mark[q, k] &= ~2
             oldest = oldest_of(pos, q, min(k, size))
             due[q] = NOBODY if oldest == NOBODY else oldest + span
             told = announce(
-                cost, ref, mark, q, min(k, size), changes, out_query, out_slot, out_kind, out_at, out_cost, told, e
-            )
+                cost, ref, mark, q, min(k, size), changes, out_query, out_slot, out_kind, out_at, out_now, out_cost,
+                told, at, passed,
+            )  # fmt: skip
             sizes[q] = size
         turn += 1
-        skip = -1
-    return DONE, turn, skip, told
+        done, passed = 0, now
+    return DONE, turn, done, passed, told
 
 
 # Blocks.
@@ -295,7 +301,7 @@ def fold(
 
     What k events of the last block beat has no future. Returns why it stopped, and the query to go on with.
     """
-    family, sign, point, weight, column, boxed, floor, ceiling = functions
+    family, sign, point, weight, column, boxed, floor, ceiling, gate = functions
     used, k_of, span_of, since = queries
     cost, pos, ref, mark, sizes, _ = band
     raw_x, raw_position, raw_slot, raw_number = raw
@@ -326,14 +332,14 @@ def fold(
         tau, n = np.inf, np.int64(0)
         for s in range(segments_before, segments_now):
             tau, beaten, n = search(
-                family, sign, point, weight, column, boxed, floor, ceiling, q, k, tau, raw_x, raw_position,
+                family, sign, point, weight, column, boxed, floor, ceiling, gate, q, k, tau, raw_x, raw_position,
                 raw_number, low, high, segments[s], since[q], after, after, best, places, beaten, found, costs, n,
                 stack, bounds, leaf,
             )  # fmt: skip
         n = np.int64(0)
         for s in range(segments_before):
             _, _, n = search(
-                family, sign, point, weight, column, boxed, floor, ceiling, q, np.int64(0), tau, raw_x,
+                family, sign, point, weight, column, boxed, floor, ceiling, gate, q, np.int64(0), tau, raw_x,
                 raw_position, raw_number, low, high, segments[s], since[q], now - span, NOBODY, best, places, beaten,
                 found, costs, n, stack, bounds, leaf,
             )  # fmt: skip

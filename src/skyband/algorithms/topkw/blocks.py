@@ -5,8 +5,9 @@ a query looks only at those that its threshold lets through. When a block is ful
 fewer than k of the last block beat are written into the rows of queries; these are few. So a query keeps about
 k (1 + ln(n / b)) events for a block of b events, and has work to do for about as many in each block, not in each event.
 
-Everything is exact, and reported event by event, as by the published algorithms in `skyband.algorithms.topkw.bands`: this is a
-relaxed skyband with the recent buffer as a filter, turned from one event and all queries to one query and all events.
+Everything is exact, and reported event by event, as by the published algorithms in `skyband.algorithms.topkw.bands`:
+this is a relaxed skyband with the recent buffer as a filter, turned from one event and all queries to one query and all
+events.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ class Segment(NamedTuple):
     high: FloatArray
 
 
-class Clock(NamedTuple):
-    """When events come where time passes at other turns too: at which turn each, and the moment of each turn."""
+class Done(NamedTuple):
+    """How far a query has come in a block: how many of its events it has seen, and up to where time has passed."""
 
-    turn_of: IntArray
-    moments: IntArray
+    events: int
+    passed: int
 
 
 class BlockBands(Bands):
@@ -64,10 +65,15 @@ class BlockBands(Bands):
         Not used: events are indexed, not queries.
     changes
         Whether reports say also who leaves and who returns.
+    timed
+        As for `Bands`.
     """
 
-    def __init__(self, method: Method, dimensions: int, grid: QueryGrid | None = None, changes: bool = False) -> None:  # noqa: ARG002
-        super().__init__(method, dimensions, None, changes)
+    def __init__(
+        self, method: Method, dimensions: int, grid: QueryGrid | None = None, changes: bool = False,  # noqa: ARG002
+        timed: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(method, dimensions, None, changes, timed)
         self.segments: list[Segment] = []
         self.before = 0  # how many segments the block before the last has: one or none
         self.began = -NOBODY  # where on the axis the last block began
@@ -84,32 +90,28 @@ class BlockBands(Bands):
 
     def pass_over(
         self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray, time: IntArray, key: IntArray,
-        passed: int = -NOBODY, clock: Clock | None = None,
+        passed: int = -NOBODY, moments: IntArray | None = None,
     ) -> TopKReports:  # fmt: skip
-        """Take in events, in order of arrival, then let time pass; return what became of the top k of each query.
-
-        With a clock, time passes at other turns too, and reports say at which turn.
-        """
+        """Take in events, in order of arrival, then let time pass; return what became of the top k of each query."""
         n = len(position)
-        turn_of, moments = clock or Clock(np.arange(n), position.astype(np.int64))
-        moments = np.maximum.accumulate(np.concatenate([[self.passed], moments, [passed]]))[1:]
+        moments = self._moments(position if moments is None else moments, passed)
         if not len(self.used):
             self.numbers, self.passed = self.numbers + n, int(moments[-1])
-            nothing = np.empty(0, np.int64)
-            return TopKReports(nothing, nothing, nothing, nothing, np.empty(0))
+            none = np.empty(0, np.int64)
+            return TopKReports(none, none, none, none, none, np.empty(0), np.empty(0, bool))
         x, position = np.ascontiguousarray(x, np.float64), position.astype(np.int64)
         found, begin, end = [], 0, -1
         while end < n:
-            end = self._fitting(moments[turn_of], begin)
+            end = self._fitting(moments[:n], begin)
             if begin == end < n:
                 self._close(time, key)
                 continue
             piece = slice(begin, end)
-            turns = slice(turn_of[begin] if begin else 0, turn_of[end] if end < n else len(moments) - 1)
-            until = moments[-1:] if end == n else moments[turns.stop - 1 : turns.stop]
-            clock = Clock(turn_of[piece] - turns.start, np.concatenate([moments[turns], until]))
-            reports = self._pass(x[piece], position[piece], slots[piece], clock, time, key)
-            found.append(reports._replace(at=reports.at + turns.start))
+            until = moments[-1:] if end == n else moments[end - 1 : end]
+            reports = self._pass(
+                x[piece], position[piece], slots[piece], np.concatenate([moments[piece], until]), time, key
+            )
+            found.append(reports._replace(at=np.where(reports.at < 0, -1, reports.at + begin)))
             begin = end
         return TopKReports(*map(np.concatenate, zip(*found, strict=True)))
 
@@ -122,41 +124,41 @@ class BlockBands(Bands):
         return min(max(end, begin + max(LEAST - held, 0)), begin + MOST - held, len(moments))
 
     def _pass(
-        self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray, clock: Clock, time: IntArray,
+        self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray, moments: IntArray, time: IntArray,
         key: IntArray,
     ) -> TopKReports:  # fmt: skip
-        """Take in events that the last block has room for; time passes to the last moment of the clock."""
+        """Take in events that the last block has room for; time passes to the last of the moments."""
         now, first = self.passed, self.numbers
         kept, rows = self._behind_held(x, position, slots)
         self.held = tuple(rows) if kept else tuple(column.copy() for column in rows)  # trees have an order of their own
-        new = (x, position, slots.astype(np.int64), *clock)
+        new = (x, position, slots.astype(np.int64), moments, self.timed)
         self._plant(kept)
         found: list[tuple[npt.NDArray[Any], ...]] = []
         room = REPORTS + 2 * int(self.k[self.used].max(initial=0))
 
-        def run(turn: int, until: int, skip: int) -> tuple[int, int, int]:
-            out = tuple(np.empty(room, kind) for kind in (*[np.int64] * 4, np.float64))
-            why, turn, skip, told = pass_block(
-                *new, now, first, time, key, *self._tables(), len(self.segments), turn, until, skip, self.changes, out
+        def run(turn: int, until: int, done: Done) -> tuple[int, int, Done]:
+            out = tuple(np.empty(room, kind) for kind in (*[np.int64] * 5, np.float64))
+            why, turn, events, passed, told = pass_block(
+                *new, now, first, time, key, *self._tables(), len(self.segments), turn, until, *done, self.changes, out
             )
             found.append(tuple(column[:told] for column in out))
-            return why, turn, skip
+            return why, turn, Done(events, passed)
 
         self._side_by_side(run, len(position))
-        self.passed = int(clock.moments[-1])
+        self.passed = int(moments[-1])
         self._join_small()
         return _in_order(found, self.sign)
 
-    def _side_by_side(self, run: Callable[[int, int, int], tuple[int, int, int]], events: int) -> None:
+    def _side_by_side(self, run: Callable[[int, int, Done], tuple[int, int, Done]], events: int) -> None:
         """Run a kernel for all queries, in several threads where that pays; give rows more room where it asks."""
         queries = len(self.used)
         threads = THREADS if queries * events >= WORTH else 1
         edges = np.linspace(0, queries, threads + 1).astype(int).tolist()
-        todo = [(turn, until, -1) for turn, until in pairwise(edges)]
+        todo = [(turn, until, Done(0, self.passed)) for turn, until in pairwise(edges)]
         with ThreadPoolExecutor(threads) as pool:
             while todo:
                 done = list(pool.map(run, *zip(*todo, strict=True)) if threads > 1 else (run(*one) for one in todo))
-                todo = [(turn, one[1], skip) for one, (_, turn, skip) in zip(todo, done, strict=True) if turn < one[1]]
+                todo = [(turn, part[1], far) for part, (_, turn, far) in zip(todo, done, strict=True) if turn < part[1]]
                 if any(why == ROOM for why, _, _ in done):
                     self._widen()
 
@@ -204,9 +206,9 @@ class BlockBands(Bands):
         """Begin a new block: what may still matter of the block before the last goes into the rows of queries."""
         self._join_small(least=0.0)
 
-        def run(turn: int, until: int, skip: int) -> tuple[int, int, int]:
+        def run(turn: int, until: int, done: Done) -> tuple[int, int, Done]:
             blocks = (self.before, len(self.segments), self.passed)
-            return *fold(*self._tables(), *blocks, time, key, turn, until), skip
+            return *fold(*self._tables(), *blocks, time, key, turn, until), done
 
         self._side_by_side(run, len(self.held[1]))
         gone = self.segments[0].end if self.before else 0
@@ -250,6 +252,7 @@ def _by_tree(points: npt.NDArray[Any]) -> tuple[IntArray, FloatArray, FloatArray
 
 def _in_order(found: list[tuple[npt.NDArray[Any], ...]], sign: FloatArray) -> TopKReports:
     """Return reports, made query by query, in the order of events, and of rows at the same."""
-    row, slot, kind, at, cost = (np.concatenate(column) for column in zip(*found, strict=True))
-    order = np.lexsort((row, at))
-    return TopKReports(row[order], slot[order], kind[order], at[order], sign[row[order]] * cost[order])
+    row, slot, kind, at, moment, cost = (np.concatenate(column) for column in zip(*found, strict=True))
+    order = np.lexsort((row, at, moment))
+    row, slot, kind, at, moment, cost = (column[order] for column in (row, slot, kind, at, moment, cost))
+    return TopKReports(row, slot, kind, at, moment, sign[row] * cost, np.ones(len(row), bool))

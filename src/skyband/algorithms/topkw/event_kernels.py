@@ -3,6 +3,9 @@
 At each event, in this order: what leaves the recent buffer leaves the filters and makes its second attempt; what leaves
 the windows is dropped, and candidates move up; then the event itself is offered to the queries that the index names for
 its cell, or to all. Only then is it told who is among the best: a candidate whose place the event takes never was.
+
+Windows of time are *timed*: what leaves them does so at a moment of its own, before the next event comes, and whoever
+moves up is told then. So what is reported does not depend on events that are nobody's best.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from skyband.algorithms.topkw.band_kernels import (
     find_place,
     oldest_of,
 )
-from skyband.compiled import jit
+from skyband.compiled import inlined, jit
 
 SUM, EUCLID, ATTRIBUTE, COLUMN = 0, 1, 2, 3
 NONE = -1  # no filter
@@ -36,14 +39,27 @@ PLACES = np.zeros(64, np.int64)
 PLACES[[(((1 << i) * 0x03F79D71B4CB0A89) & (2**64 - 1)) >> 58 for i in range(64)]] = np.arange(64)
 
 
+@inlined
+def larger(a: Any, b: Any) -> Any:
+    """Return the larger of two costs, NaN where one of them is: what is not known is nobody's best."""
+    return b if b > a or b != b else a
+
+
+@inlined
+def is_shut(x: Any, e: Any, gate: Any) -> Any:
+    """Tell whether an event fails a condition: its gate says in which column and bit that lies; -1 is no condition."""
+    return gate >= 0 and (np.int64(x[e, gate >> 6]) >> (gate & 63)) & 1 == 0
+
+
 @jit
 def find_costs(
-    family: Any, sign: Any, point: Any, weight: Any, column: Any, boxed: Any, floor: Any, ceiling: Any, who: Any,
-    count: Any, x: Any, e: Any, costs: Any,
+    family: Any, sign: Any, point: Any, weight: Any, column: Any, boxed: Any, floor: Any, ceiling: Any, gate: Any,
+    who: Any, count: Any, x: Any, e: Any, costs: Any,
 ) -> None:  # fmt: skip
     """Find the costs of an event for the first of some queries: scores, turned so that smaller is better.
 
-    NaN where the event lies outside of the box that a query is about.
+    NaN where the event lies outside of the box that a query is about, or does not meet its condition. An attribute
+    without weight does not matter, even where it is infinite.
     """
     for turn in range(count):
         costs[turn] = 0.0
@@ -52,12 +68,14 @@ def find_costs(
         for turn in range(count):
             q = who[turn]
             w, away = weight[q, i], at - point[q, i]
+            if w == 0.0:
+                continue
             if family[q] == EUCLID:
                 costs[turn] += w * away * away
             elif family[q] == SUM:
                 costs[turn] += w * at
             elif family[q] == ATTRIBUTE:
-                costs[turn] = max(costs[turn], w * abs(away))
+                costs[turn] = larger(costs[turn], w * abs(away))
     for turn in range(count):
         q = who[turn]
         if family[q] == EUCLID:
@@ -69,15 +87,17 @@ def find_costs(
             for i in range(weight.shape[1]):
                 if not floor[q, i] <= x[e, i] <= ceiling[q, i]:
                     costs[turn] = np.nan
+        if is_shut(x, e, gate[q]):
+            costs[turn] = np.nan
 
 
 @jit
 def find_all_costs(functions: Any, who: Any, x: Any) -> Any:
     """Return the costs of events, a row each, for some queries, a column each; see `find_costs`."""
-    family, sign, point, weight, column, boxed, floor, ceiling = functions
+    family, sign, point, weight, column, boxed, floor, ceiling, gate = functions
     costs = np.empty((x.shape[0], who.size))
     for e in range(x.shape[0]):
-        find_costs(family, sign, point, weight, column, boxed, floor, ceiling, who, who.size, x, e, costs[e])
+        find_costs(family, sign, point, weight, column, boxed, floor, ceiling, gate, who, who.size, x, e, costs[e])
     return costs
 
 
@@ -173,14 +193,15 @@ def watch(q: Any, threshold: Any, bound: Any, cell: Any, reach: Any, watching: A
 @jit
 def announce(
     cost: Any, ref: Any, mark: Any, q: Any, n: Any, changes: Any, out_query: Any, out_ref: Any, out_kind: Any,
-    out_at: Any, out_cost: Any, told: Any, e: Any,
+    out_at: Any, out_now: Any, out_cost: Any, told: Any, e: Any, now: Any,
 ) -> Any:  # fmt: skip
     """Report those of the first n of a row that are not known to be there yet; return how many reports there are."""
     for i in range(n):
         if mark[q, i] & 2 == 0:
             if changes or mark[q, i] & 1 == 0:
                 out_kind[told] = RETURNED if mark[q, i] & 1 else ENTERED
-                out_query[told], out_ref[told], out_at[told], out_cost[told] = q, ref[q, i], e, cost[q, i]
+                out_query[told], out_ref[told], out_at[told], out_now[told] = q, ref[q, i], e, now
+                out_cost[told] = cost[q, i]
                 told += 1
             mark[q, i] |= 3
     return told
@@ -188,7 +209,7 @@ def announce(
 
 @jit
 def pass_events(
-    x: Any, position: Any, slot: Any, number: Any, head: Any, begin: Any, now: Any, passed: Any, time: Any, key: Any,
+    x: Any, position: Any, slot: Any, number: Any, head: Any, begin: Any, moments: Any, timed: Any, time: Any, key: Any,
     functions: Any, queries: Any, kinds: Any, settings: Any, band: Any, strainer: Any, grid: Any, changes: Any,
 ) -> Any:  # fmt: skip
     """Take in events, in order, and report what enters (and, with `changes`, leaves) the top k of each query.
@@ -198,12 +219,13 @@ def pass_events(
     x, position, slot, number
         Events, one row each: attributes, place on the windows' axis, slot in the arena, number of arrival. First those
         in the recent buffer, then the new ones.
-    head, begin, now, passed
-        Where the buffer begins, and the new events; up to where time has passed, and to where it passes at the end.
+    head, begin, moments, timed
+        Where the buffer begins, and the new events; up to where time has passed when each of these comes, and at the
+        end; whether what leaves does so at a moment of its own.
     time, key
         Columns of the arena.
     functions
-        Per query: family, sign, point, weights, column; whether it has a box, and the box.
+        Per query: family, sign, point, weights, column; whether it has a box, and the box; the gate of its condition.
     queries
         Which rows are in use; per row: k, size of the window, number of the first event that it sees.
     kinds
@@ -219,8 +241,10 @@ def pass_events(
         many it watches; per cell the queries that watch it, as bits. No cells: every event goes to all queries.
     changes
         Whether to report also who leaves, and who returns.
+
+    Reports have the new event with which something happened, -1 where time alone passed, and the moment.
     """
-    family, sign, point, weight, column, boxed, floor, ceiling = functions
+    family, sign, point, weight, column, boxed, floor, ceiling, gate = functions
     used, k_of, span_of, since = queries
     kind, filter_kind = kinds
     buffered, share, least, most = settings
@@ -236,11 +260,16 @@ def pass_events(
     touched, touched_at = np.empty(k_of.size, np.int64), np.full(k_of.size, -1)
     fullest, f_fullest = size.max(), f_size.max()
     told = 0
-    out_query, out_slot = np.empty(1024, np.int64), np.empty(1024, np.int64)
-    out_kind, out_at, out_cost = np.empty(1024, np.int64), np.empty(1024, np.int64), np.empty(1024)
+    out_query, out_slot, out_kind = np.empty(1024, np.int64), np.empty(1024, np.int64), np.empty(1024, np.int64)
+    out_at, out_now, out_cost = np.empty(1024, np.int64), np.empty(1024, np.int64), np.empty(1024)
     last = position.size
-    for e in range(begin, last + 1):
-        now = max(now, position[e] if e < last else passed)  # a late event does not turn time back
+    e, steps = begin, 0
+    while e <= last:
+        now = moments[e - begin]
+        alone = timed and heap > 0 and heap_key[0] <= now  # something leaves first, at its own moment
+        now = heap_key[0] if alone else now
+        at_event = e - begin if e < last and not alone else -1
+        steps += 1
         moved = 0
         # What leaves the buffer leaves the filters,
         while f_heap > 0 and f_heap_key[0] <= now:
@@ -281,11 +310,11 @@ def pass_events(
                         if told + k > out_query.size:
                             out_query, out_slot = longer(out_query, told + k), longer(out_slot, told + k)
                             out_kind, out_at = longer(out_kind, told + k), longer(out_at, told + k)
-                            out_cost = longer(out_cost, told + k)
+                            out_now, out_cost = longer(out_now, told + k), longer(out_cost, told + k)
                         for i in range(min(k, size[q])):
                             if pos[q, i] <= gone:
-                                out_query[told], out_slot[told], out_kind[told], out_at[told] = q, ref[q, i], LEFT, e
-                                out_cost[told] = cost[q, i]
+                                out_query[told], out_slot[told], out_kind[told] = q, ref[q, i], LEFT
+                                out_at[told], out_now[told], out_cost[told] = at_event, now, cost[q, i]
                                 told += 1
                     if kind == PROBABLE:
                         size[q], threshold[q] = drop_any(
@@ -295,8 +324,8 @@ def pass_events(
                     else:
                         size[q] = drop_top(cost, pos, ref, mark, q, size[q], k, gone)
                         oldest = oldest_of(pos, q, min(k, size[q]))
-                    if touched_at[q] != e:
-                        touched_at[q] = e
+                    if touched_at[q] != steps:
+                        touched_at[q] = steps
                         touched[moved] = q
                         moved += 1
                     due[q] = NOBODY if oldest == NOBODY else oldest + span_of[q]
@@ -304,7 +333,7 @@ def pass_events(
                         heap = push(heap_key, heap_row, heap, due[q], q)
                     if indexed and filter_kind == NONE and kind == PROBABLE:
                         watch(q, threshold[q], bound, cell, reach, watching)
-            if o == last:
+            if o == last or (alone and not leaving):
                 break
             # The event in hand (one that leaves the buffer, or the new one) goes to those who may want it. Room is made
             # before: arrays that may change within the loop below would slow it down many times.
@@ -320,11 +349,11 @@ def pass_events(
             if told + used.size > out_query.size:
                 out_query, out_slot = longer(out_query, told + used.size), longer(out_slot, told + used.size)
                 out_kind, out_at = longer(out_kind, told + used.size), longer(out_at, told + used.size)
-                out_cost = longer(out_cost, told + used.size)
+                out_now, out_cost = longer(out_now, told + used.size), longer(out_cost, told + used.size)
             count = used.size
             if indexed:
                 count = who_watches(watching, cell_of(x, o, low, step, cells), who)
-            find_costs(family, sign, point, weight, column, boxed, floor, ceiling, who, count, x, o, costs)
+            find_costs(family, sign, point, weight, column, boxed, floor, ceiling, gate, who, count, x, o, costs)
             p, r, came = position[o], slot[o], number[o]
             for turn in range(count):
                 q, c = who[turn], costs[turn]
@@ -383,13 +412,13 @@ def pass_events(
                     continue
                 fullest = max(fullest, size[q])
                 if at < k:
-                    if touched_at[q] != e:
-                        touched_at[q] = e
+                    if touched_at[q] != steps:
+                        touched_at[q] = steps
                         touched[moved] = q
                         moved += 1
                     if known and changes:
-                        out_query[told], out_slot[told], out_kind[told], out_at[told] = q, kth, LEFT, e
-                        out_cost[told] = worst
+                        out_query[told], out_slot[told], out_kind[told] = q, kth, LEFT
+                        out_at[told], out_now[told], out_cost[told] = at_event, now, worst
                         told += 1
                         if size[q] > k and ref[q, k] == kth:
                             mark[q, k] &= ~2
@@ -404,12 +433,14 @@ def pass_events(
             if told + k > out_query.size:
                 out_query, out_slot = longer(out_query, told + k), longer(out_slot, told + k)
                 out_kind, out_at = longer(out_kind, told + k), longer(out_at, told + k)
-                out_cost = longer(out_cost, told + k)
+                out_now, out_cost = longer(out_now, told + k), longer(out_cost, told + k)
             told = announce(
-                cost, ref, mark, q, min(k, size[q]), changes, out_query, out_slot, out_kind, out_at, out_cost, told, e
-            )
+                cost, ref, mark, q, min(k, size[q]), changes, out_query, out_slot, out_kind, out_at, out_now, out_cost,
+                told, at_event, now,
+            )  # fmt: skip
+        e += not alone
     return (
         head, (cost, pos, ref, mark, size, limit, threshold, due, heap_key, heap_row, heap),
         (f_cost, f_pos, f_ref, f_mark, f_size, f_limit, f_threshold, f_due, f_heap_key, f_heap_row, f_heap),
-        (out_query[:told], out_slot[:told], out_kind[:told], out_at[:told], out_cost[:told]),
+        (out_query[:told], out_slot[:told], out_kind[:told], out_at[:told], out_now[:told], out_cost[:told]),
     )  # fmt: skip

@@ -35,36 +35,43 @@ class ExhaustiveBands(Bands):
         Where events lie, and which queries watch them; None makes one over the range of the first events.
     changes
         Whether reports say also who leaves and who returns.
+    timed
+        As for `Bands`.
     """
 
-    def __init__(self, method: Method, dimensions: int, grid: QueryGrid | None = None, changes: bool = False) -> None:
-        super().__init__(method, dimensions, grid, changes)
+    def __init__(
+        self, method: Method, dimensions: int, grid: QueryGrid | None = None, changes: bool = False,
+        timed: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(method, dimensions, grid, changes, timed)
         self.told = np.zeros((0, 1), np.uint64)  # per held event, a bit for each query that has heard of it
 
     def pass_over(
         self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray, time: IntArray, key: IntArray,
-        passed: int = -NOBODY,
+        passed: int = -NOBODY, moments: IntArray | None = None,
     ) -> TopKReports:  # fmt: skip
         """Take in events, in order of arrival, then let time pass; return what became of the top k of each query."""
         if self.grid is None:
-            seen = np.concatenate([self.held[0], x]) if len(self.held[1]) else x
-            self._lay_grid(QueryGrid.over(seen[:, : self.dimensions], CELLS))
+            known = (self.held[0], x) if len(self.held[1]) else (x,)
+            seen = np.concatenate([some[:, : self.dimensions] for some in known])
+            self._lay_grid(QueryGrid.over(seen, CELLS))
+        moments = self._moments(position if moments is None else moments, passed)
         kept, rows = self._behind_held(x, position, slots)
         told = np.zeros((len(rows[1]), self.watching.shape[1]), np.uint64)
         told[:kept, : self.told.shape[1]] = self.told
         slot = rows[2]
         self.band, reports = pass_all(
-            rows[0], rows[1], rows[3], time[slot], key[slot], told, kept, self.passed, passed,
+            rows[0], rows[1], rows[3], time[slot], key[slot], told, kept, moments, self.timed,
             self.functions(), (self.used, self.k, self.size, self.since),
             self.method.kind, self.band, self._index(), self.changes,
         )  # fmt: skip
-        self.passed = max(self.passed, passed, int(position.max(initial=-NOBODY)))
+        self.passed = int(moments[-1])
         inside = rows[1] > self.passed - int(self.size[self.used].max(initial=0))
         head = int(inside.argmax()) if inside.any() else len(inside)
         self.held, self.told = tuple(column[head:].copy() for column in rows), told[head:].copy()
         self.band[2][:] -= head
-        row, at_row, kind, at, cost = reports
-        return TopKReports(row, slot[at_row], kind, at - kept, self.sign[row] * cost)
+        row, at_row, kind, at, moment, cost = reports
+        return TopKReports(row, slot[at_row], kind, at, moment, self.sign[row] * cost, self.exactness(row, moment))
 
     def _lay_grid(self, grid: QueryGrid) -> None:
         """Take a grid, and let every query watch all of it."""

@@ -21,12 +21,12 @@ class SA(Sliding):
 
     Choose it to compare with the paper; for one query with a short answer.
 
-    Guarantees: exact; keeps about k ln(n/k) events per query of a stream in random order, and no more than the k-skyband
-    ever. Every event enters the band of every query, since nothing younger beats it yet, and each step walks along the
-    worse part of it.
+    Guarantees: exact; keeps about k ln(n/k) events per query of a stream in random order, and no more than the
+    k-skyband ever. Every event enters the band of every query, since nothing younger beats it yet, and each step walks
+    along the worse part of it.
 
-    Invariant: an event is in a query's band if and only if it lies in the window and fewer than k better ones leave it no
-    earlier.
+    Invariant: an event is in a query's band if and only if it lies in the window and fewer than k better ones leave it
+    no earlier.
 
     Examples
     --------
@@ -87,9 +87,9 @@ class PA(Sliding):
 
     Choose it for streams in random order, where a missed event in a thousand windows does not matter and speed does.
 
-    Guarantees: less than an error of σ = 0.001 events missed per window and query, for a stream in random order; none for
-    one that is correlated in time. Keeps k and some dozens of candidates: `skyband.algorithms.topkw.probability` says how many. Most
-    events cost one comparison per query.
+    Guarantees: less than an error of σ = 0.001 events missed per window and query, for a stream in random order; none
+    for one that is correlated in time. Keeps k and some dozens of candidates: `skyband.algorithms.topkw.probability`
+    says how many. Most events cost one comparison per query.
 
     Invariant: nothing outside of a full band was better, when it came, than the threshold at that time.
 
@@ -104,8 +104,8 @@ class PA(Sliding):
     Notes
     -----
     Pripužić, Podnar Žarko and Aberer, *Time- and Space-Efficient Sliding Window Top-k Query Processing*, section 4.1,
-    algorithms 1 and 2. Of time windows the number of events is estimated. There is one query per band here, so additional
-    candidates, which make an index move less, are of no use.
+    algorithms 1 and 2. Of time windows the number of events is estimated. There is one query per band here, so
+    additional candidates, which make an index move less, are of no use.
     """
 
     name = "pa"
@@ -121,7 +121,8 @@ class SASF(Sliding):
 
     Choose it to compare with the paper: the two k-skybands of Böhm et al. [2007].
 
-    Guarantees: exact; `skyband.algorithms.topkw.sliding` says what bands behind filters keep, and why nothing is missed.
+    Guarantees: exact; `skyband.algorithms.topkw.sliding` says what bands behind filters keep, and why nothing is
+    missed.
 
     Examples
     --------
@@ -149,7 +150,8 @@ class SARF(Sliding):
 
     Choose it to compare with the paper; `rapf` is the best of this kind.
 
-    Guarantees: exact; `skyband.algorithms.topkw.sliding` says what bands behind filters keep, and why nothing is missed.
+    Guarantees: exact; `skyband.algorithms.topkw.sliding` says what bands behind filters keep, and why nothing is
+    missed.
 
     Examples
     --------
@@ -177,7 +179,8 @@ class SAPF(Sliding):
 
     Choose it to compare with the paper; `rapf` is the best of this kind.
 
-    Guarantees: exact; `skyband.algorithms.topkw.sliding` says what bands behind filters keep, and why nothing is missed.
+    Guarantees: exact; `skyband.algorithms.topkw.sliding` says what bands behind filters keep, and why nothing is
+    missed.
 
     Examples
     --------
@@ -205,7 +208,8 @@ class RASF(Sliding):
 
     Choose it to compare with the paper; `rapf` is the best of this kind.
 
-    Guarantees: exact; `skyband.algorithms.topkw.sliding` says what bands behind filters keep, and why nothing is missed.
+    Guarantees: exact; `skyband.algorithms.topkw.sliding` says what bands behind filters keep, and why nothing is
+    missed.
 
     Examples
     --------
@@ -233,7 +237,8 @@ class RARF(Sliding):
 
     Choose it to compare with the paper; `rapf` is the best of this kind.
 
-    Guarantees: exact; `skyband.algorithms.topkw.sliding` says what bands behind filters keep, and why nothing is missed.
+    Guarantees: exact; `skyband.algorithms.topkw.sliding` says what bands behind filters keep, and why nothing is
+    missed.
 
     Examples
     --------
@@ -261,7 +266,8 @@ class RAPF(Sliding):
 
     Choose it, of the algorithms of this paper, where answers must be exact.
 
-    Guarantees: exact; `skyband.algorithms.topkw.sliding` says what bands behind filters keep, and why nothing is missed.
+    Guarantees: exact; `skyband.algorithms.topkw.sliding` says what bands behind filters keep, and why nothing is
+    missed.
 
     Examples
     --------
@@ -305,8 +311,8 @@ class CPM(Sliding):
 
     Notes
     -----
-    Mouratidis and Papadias, *Continuous Nearest Neighbor Queries over Sliding Windows*, as told in Pripužić, Podnar Žarko
-    and Aberer, *Time- and Space-Efficient Sliding Window Top-k Query Processing*, section 2.
+    Mouratidis and Papadias, *Continuous Nearest Neighbor Queries over Sliding Windows*, as told in Pripužić, Podnar
+    Žarko and Aberer, *Time- and Space-Efficient Sliding Window Top-k Query Processing*, section 2.
     """
 
     name = "cpm"
@@ -338,8 +344,8 @@ class SNN(Sliding):
 
     Notes
     -----
-    Mouratidis and Papadias, *Continuous Nearest Neighbor Queries over Sliding Windows*, as told in Pripužić, Podnar Žarko
-    and Aberer, *Time- and Space-Efficient Sliding Window Top-k Query Processing*, section 2.
+    Mouratidis and Papadias, *Continuous Nearest Neighbor Queries over Sliding Windows*, as told in Pripužić, Podnar
+    Žarko and Aberer, *Time- and Space-Efficient Sliding Window Top-k Query Processing*, section 2.
     """
 
     name = "snn"
@@ -360,8 +366,8 @@ class Blocks(Sliding):
     about k (1 + ln(n/b)) references per query, for windows of n events and blocks of b. A query looks, through trees of
     the blocks, only at events that its threshold lets through.
 
-    Invariant: an event of the window that is neither recent nor in a query's row is beaten k times by events that leave the
-    window no earlier; the first k of a row are the best k of its window.
+    Invariant: an event of the window that is neither recent nor in a query's row is beaten k times by events that leave
+    the window no earlier; the first k of a row are the best k of its window.
 
     Examples
     --------
@@ -373,8 +379,8 @@ class Blocks(Sliding):
 
     Notes
     -----
-    Beyond the papers. It takes from Pripužić, Podnar Žarko and Aberer the relaxed skyband and the recent buffer, of which
-    only what is not beaten by later events enters a band, and does for a whole block what they do for each event.
+    Beyond the papers. It takes from Pripužić, Podnar Žarko and Aberer the relaxed skyband and the recent buffer, of
+    which only what is not beaten by later events enters a band, and does for a whole block what they do for each event.
     """
 
     name = "blocks"
@@ -390,11 +396,11 @@ class Adaptive(Sliding):
 
     Choose it, of the algorithms of this paper, for a stream that is mostly in random order, but may change.
 
-    Guarantees: with RAPF exact, as soon as windows begin after PA's last two blocks of 1,000 events; with PA less than an
-    error of σ = 0.001 events missed per window and query, for a stream in random order. It is not exact by what it says of
-    answers. It begins with RAPF, and uses PA when the order was random for a whole window, and for two blocks at least.
-    A stream in random order raises an alarm in less than one block of 10,000. Keeps what PA or RAPF keep, and with PA two
-    blocks of events.
+    Guarantees: with RAPF exact, as soon as windows begin after PA's last two blocks of 1,000 events; with PA less than
+    an error of σ = 0.001 events missed per window and query, for a stream in random order. It is not exact by what it
+    says of answers. It begins with RAPF, and uses PA when the order was random for a whole window, and for two blocks
+    at least. A stream in random order raises an alarm in less than one block of 10,000. Keeps what PA or RAPF keep, and
+    with PA two blocks of events.
 
     Invariant: that of PA or RAPF; with PA, no event since the block before the last is forgotten.
 
@@ -412,9 +418,9 @@ class Adaptive(Sliding):
     Notes
     -----
     Pripužić, Podnar Žarko and Aberer, *Time- and Space-Efficient Sliding Window Top-k Query Processing*, name such an
-    algorithm as future work at the end of section 4.1. How the order is judged is in `skyband.algorithms.topkw.random_order`, what a change
-    of methods does in `skyband.algorithms.topkw.adaptive`. Each query and partition is judged by itself, by its scores. When queries
-    change, all begin anew.
+    algorithm as future work at the end of section 4.1. How the order is judged is in
+    `skyband.algorithms.topkw.random_order`, what a change of methods does in `skyband.algorithms.topkw.adaptive`. Each
+    query and partition is judged by itself, by its scores. When queries change, all begin anew.
     """
 
     name = "adaptive"

@@ -12,11 +12,12 @@ from skyband.compiled import jit
 
 @jit
 def mark_survivors(
-    functions: Any, queries: Any, costs: Any, places: Any, sizes: Any, x: Any, position: Any, kept: Any
+    functions: Any, queries: Any, costs: Any, places: Any, sizes: Any, newest: Any, x: Any, position: Any, kept: Any
 ) -> None:  # fmt: skip
-    """Mark the events, given from the earliest to the latest, that a query may still want.
+    """Mark the events, given in the order in which they will come, that a query may still want.
 
-    An event is wanted if it may be one of the best when it comes, or if fewer than k later ones beat it.
+    An event is wanted unless k beat it at any moment: first those that are there when it comes and stay until all of
+    these events have come, then those that come after it.
 
     Parameters
     ----------
@@ -24,10 +25,12 @@ def mark_survivors(
         As for `pass_block`.
     costs, places, sizes
         Per query in use, the first of its row: costs and positions, sorted, and how many there are.
+    newest
+        Up to where time has passed.
     x, position, kept
         Attributes and positions of the events; what is marked.
     """
-    family, sign, point, weight, column, boxed, floor, ceiling = functions
+    family, sign, point, weight, column, boxed, floor, ceiling, gate = functions
     used, k_of, span_of, _ = queries
     n = position.size
     top = np.int64(1)
@@ -36,8 +39,8 @@ def mark_survivors(
     best, all_costs = np.empty(top), np.empty(n)
     for turn in range(used.size):
         q = used[turn]
-        k, gone = k_of[q], position[n - 1] - span_of[q]
-        find_costs(family, sign, point, weight, column, boxed, floor, ceiling, q, x, np.int64(0), n, all_costs)
+        k, gone = k_of[q], max(position[n - 1], newest) - span_of[q]
+        find_costs(family, sign, point, weight, column, boxed, floor, ceiling, gate, q, x, np.int64(0), n, all_costs)
         held = np.int64(0)
         for i in range(sizes[turn]):
             if held < k and places[turn, i] > gone:

@@ -1,7 +1,8 @@
 """Algorithms whose windows slide with every event: what strict, relaxed and probabilistic k-skybands have in common.
 
 Each query has a band of its own, which is kept up event by event, whether somebody looks or not; a window is answered
-by the top k of the band at its end. `skyband.algorithms.topkw.bands` has the bands; here they get one score that all queries share.
+by the top k of the band at its end. `skyband.algorithms.topkw.bands` has the bands; here they get one score that all
+queries share.
 
 Bands behind filters keep about k (1 + ln(n/b)) events per query of a stream in random order, a filter of about
 k ln(b/k), and the b most recent events once for all queries. Only the best of the recent ones enter a band at once;

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.topkw.event_kernels import COLUMN, EUCLID, SUM
+from skyband.algorithms.topkw.event_kernels import COLUMN, EUCLID, SUM, is_shut, larger
 from skyband.compiled import jit
 
 LEAF = 16  # events in the leaves of a tree, at most
@@ -74,18 +74,21 @@ def grow_tree(x: Any, low: Any, high: Any) -> Any:
 
 @jit
 def find_costs(
-    family: Any, sign: Any, point: Any, weight: Any, column: Any, boxed: Any, floor: Any, ceiling: Any, q: Any, x: Any,
-    begin: Any, end: Any, costs: Any,
+    family: Any, sign: Any, point: Any, weight: Any, column: Any, boxed: Any, floor: Any, ceiling: Any, gate: Any,
+    q: Any, x: Any, begin: Any, end: Any, costs: Any,
 ) -> None:  # fmt: skip
     """Find what neighbouring events cost a query: scores, turned so that smaller is better.
 
-    The steps are those of `skyband.algorithms.topkw.event_kernels`, in the same order: results are equal to the last bit.
+    The steps are those of `skyband.algorithms.topkw.event_kernels`, in the same order: results are equal to the last
+    bit.
     """
     kind, n = family[q], end - begin
     for j in range(n):
         costs[j] = x[begin + j, column[q]] if kind == COLUMN else 0.0
     for i in range(weight.shape[1] if kind != COLUMN else 0):
         p, w = point[q, i], weight[q, i]
+        if w == 0.0:
+            continue
         if kind == EUCLID:
             for j in range(n):
                 away = x[begin + j, i] - p
@@ -95,7 +98,7 @@ def find_costs(
                 costs[j] += w * x[begin + j, i]
         else:
             for j in range(n):
-                costs[j] = max(costs[j], w * abs(x[begin + j, i] - p))
+                costs[j] = larger(costs[j], w * abs(x[begin + j, i] - p))
     if kind == EUCLID:
         for j in range(n):
             costs[j] = np.sqrt(costs[j])
@@ -105,12 +108,16 @@ def find_costs(
         for j in range(n):
             if not floor[q, i] <= x[begin + j, i] <= ceiling[q, i]:
                 costs[j] = np.nan
+    for j in range(n if gate[q] >= 0 else 0):
+        if is_shut(x, begin + j, gate[q]):
+            costs[j] = np.nan
 
 
 @jit
 def search(
-    family: Any, sign: Any, point: Any, weight: Any, column: Any, boxed: Any, floor: Any, ceiling: Any, q: Any, k: Any,
-    tau: Any, x: Any, position: Any, number: Any, low: Any, high: Any, segment: Any, since: Any, alive: Any, after: Any,
+    family: Any, sign: Any, point: Any, weight: Any, column: Any, boxed: Any, floor: Any, ceiling: Any, gate: Any,
+    q: Any, k: Any, tau: Any, x: Any, position: Any, number: Any, low: Any, high: Any, segment: Any, since: Any,
+    alive: Any, after: Any,
     best: Any, places: Any, held: Any, found: Any, costs: Any, n: Any, stack: Any, bounds: Any, leaf: Any,
 ) -> Any:  # fmt: skip
     """Find events of a segment that cost a query no more than tau; return tau, how many are best, and are found.
@@ -126,8 +133,8 @@ def search(
         each of them monotonic: rounding does no harm.
     segment
         Where its tree begins and ends, where what has no place in a tree ends, and its first node.
-    boxed, floor, ceiling
-        Whether the query has a box, and the box: nothing outside of it is found.
+    boxed, floor, ceiling, gate
+        Whether the query has a box, the box, and the gate of its condition: nothing that fails them is found.
     since, alive, after
         Only events from a number on, and behind a position, are found; only those behind another are among the best.
     best, places, held
@@ -183,7 +190,9 @@ def search(
             continue
         while begin < end:
             some = min(leaf.size, end - begin)
-            find_costs(family, sign, point, weight, column, boxed, floor, ceiling, q, x, begin, begin + some, leaf)
+            find_costs(
+                family, sign, point, weight, column, boxed, floor, ceiling, gate, q, x, begin, begin + some, leaf
+            )
             for j in range(some):
                 at, cost = begin + j, leaf[j]
                 if not cost <= tau or number[at] < since or position[at] <= alive:

@@ -20,7 +20,7 @@ def sample(n: int, slope: float = 0.0, seed: int = 1) -> tuple[np.ndarray, np.nd
 @pytest.mark.parametrize("slope", [0.0, 1e-6, -1e-6])
 def test_a_guess_lets_about_as_many_through_as_it_aims_at(slope: float) -> None:
     time, merit = sample(4_000, slope)
-    scores = ScoreDistribution.fit(time, merit, SPAN)
+    scores = ScoreDistribution.fit(time, merit, SPAN, EVERY)
     starts = np.arange(SPAN, 2 * SPAN, 100_000)
     bars = scores.guess(starts, starts + 100_000, wanted(100))
     events = 4_000 * EVERY // 20
@@ -31,22 +31,35 @@ def test_a_guess_lets_about_as_many_through_as_it_aims_at(slope: float) -> None:
         assert 100 < reached < 600
 
 
+@pytest.mark.parametrize("slope", [0.0, 1e-6, -1e-6])
+def test_as_many_events_reach_a_merit_as_are_expected(slope: float) -> None:
+    time, merit = sample(4_000, slope)
+    scores = ScoreDistribution.fit(time, merit, SPAN, EVERY)
+    starts = np.arange(SPAN, 2 * SPAN, 100_000)
+    bars = np.array([-np.inf, -1.0, 0.0, 1.0, np.inf] * 4) + slope * (starts + 50_000)
+    shares = np.array([1.0, 0.841, 0.5, 0.159, 0.0] * 4)
+    expected = scores.reaching(starts, starts + 100_000, bars)
+    assert expected == pytest.approx(shares * 4_000 * EVERY / 20, abs=4_000 * EVERY / 20 / 20)
+    nobody = ScoreDistribution.fit(np.empty(0, np.int64), np.empty(0), 1, EVERY)
+    assert nobody.reaching(starts, starts + 9, bars).tolist() == [0.0] * 20
+
+
 def test_a_stretch_with_few_events_gets_no_guess() -> None:
     time, merit = sample(4_000)
-    scores = ScoreDistribution.fit(time, merit, SPAN)
+    scores = ScoreDistribution.fit(time, merit, SPAN, EVERY)
     narrow = scores.guess(np.array([0]), np.array([100]), wanted(100))
     assert narrow.tolist() == [-np.inf]
-    assert ScoreDistribution.fit(np.empty(0, np.int64), np.empty(0), 1).guess(np.array([0]), np.array([9]), 1.0) == [
-        -np.inf
-    ]
+    assert ScoreDistribution.fit(np.empty(0, np.int64), np.empty(0), 1, EVERY).guess(
+        np.array([0]), np.array([9]), 1.0
+    ) == [-np.inf]
 
 
 def test_infinite_and_constant_scores_do_not_confuse_the_trend() -> None:
     time, merit = sample(1_000)
     merit[::7] = np.inf
-    scores = ScoreDistribution.fit(time, merit, SPAN)
+    scores = ScoreDistribution.fit(time, merit, SPAN, EVERY)
     assert scores.slope == 0.0
-    assert ScoreDistribution.fit(np.zeros(1_000, np.int64), merit, SPAN).slope == 0.0
+    assert ScoreDistribution.fit(np.zeros(1_000, np.int64), merit, SPAN, EVERY).slope == 0.0
 
 
 def test_the_end_of_the_next_batch_is_foretold_from_the_last_ones() -> None:
