@@ -80,7 +80,7 @@ def _best(
         total = score(mine, value)
         if total is not None and not math.isnan(total):
             rows.append((sign * total, -mine[-1]["t"], name, total))
-    return [(name, total) for _, _, name, total in sorted(rows)[: query.k]]
+    return [(name, total) for _, _, name, total in sorted(rows)[: query.most_rows]]
 
 
 def _number(x: float | None) -> float:

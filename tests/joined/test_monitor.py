@@ -106,6 +106,95 @@ def test_conditions_on_the_remote_value(sign: str) -> None:
         assert all(a.exact for a in found)
 
 
+def harsh(rng: random.Random, truth: dict[Any, float]) -> None:
+    """Half of the values change, by far; ids come and go."""
+    for name in list(range(9)) + [f"h{i}" for i in range(4)]:
+        if rng.random() < 0.5:
+            truth.pop(name, None)
+        if rng.random() < 0.5:
+            truth[name] = float(rng.choice([rng.randint(-5, 15), 1_000, -1_000]))
+
+
+def follow(query: sb.Query, stream: list[Event], seed: int, meaning: oracle.Score, **of: Any) -> list[sb.Answer]:
+    """Answer window by window while the world changes from one to the next; every answer must be the oracle's."""
+    rng, truth = random.Random(seed), dict[Any, float]()
+    remote = sb.Remote(lambda ids: {name: truth.get(name) for name in ids}, limits=Limits(remember_missing=0, batch=3))
+    monitor = sb.Monitor([query], time="t", id="id", services={"value": remote})
+    monitor.push(stream)
+    found = []
+    for _, end, _ in oracle.answers(query, stream, meaning, truth, **of):
+        harsh(rng, truth)
+        answers = list(monitor.advance(end + 1))
+        wanted = [one for one in oracle.answers(query, stream, meaning, truth, **of) if one[1] == end]
+        assert shown(answers) == wanted, (seed, end)
+        found += answers
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("policy", [None, "AT-BSM", "AT-TSM", "AT-WBM", "WSJ-RND", "AT-GAIN.set"])
+def test_without_a_budget_answers_are_exact_whatever_changes(case: str, policy: str | None) -> None:
+    score, meaning, keep = CASES[case]
+    for seed in range(3):
+        rng = random.Random(seed)
+        on = rng.choice([None, "home"])
+        query = sb.Query(
+            "q", k=rng.randint(1, 3), score=score, window=rng.choice(WINDOWS), order=rng.choice(["desc", "asc"]),
+            where="ok", join=sb.Join("value", on=on, policy=policy, n=rng.randint(0, 3)),
+        )  # fmt: skip
+        found = follow(
+            query, oracle.events(seed), seed, meaning, on=on or "id", keep=lambda e: bool(e["ok"]) and keep(e)
+        )
+        assert len(found) > 8
+        assert all(a.exact and a.why is None and a.stale == a.failures == a.unknown == 0 for a in found)
+
+
+@pytest.mark.parametrize("policy", [None, "Filter Update", "WSJ-WBM.F", "WSJ-RND.F", "AT-GAIN"])
+def test_without_a_budget_conditions_are_exact_whatever_changes(policy: str | None) -> None:
+    for seed in range(4):
+        query = sb.Query(
+            "q", k=3, score="x + value", window=WINDOWS[seed], where="ok AND value > 7",
+            join=sb.Join("value", policy=policy, distance=3.0),
+        )  # fmt: skip
+        found = follow(
+            query, oracle.events(seed), seed, lambda mine, v: mine[-1]["x"] + v,
+            keep=lambda e: e["ok"] and fine(e["x"]), passes=lambda v: v > 7,
+        )  # fmt: skip
+        assert all(a.exact for a in found)
+
+
+def test_the_limits_of_a_service_hold_without_a_budget_and_answers_say_so() -> None:
+    asked: list[Any] = []
+
+    def fetch(ids: Any) -> dict[Any, float]:
+        asked.extend(ids)
+        return dict.fromkeys(ids, 1.0)
+
+    known = {name: float(name) for name in range(30)}
+    remote = sb.Remote(fetch, limits=Limits(batch=2, parallel=1, per_evaluation=3, retries=0), known=known)
+    query = sb.Query("q", k=2, score="x + value", window=sb.Window(10), join=sb.Join("value"))
+    monitor = sb.Monitor([query], time="t", id="id", services={"value": remote})
+    monitor.push([{"t": 1 + i // 5, "id": i, "x": 0.0} for i in range(30)])
+    (answer,) = monitor.advance(10)
+    assert len(asked) == answer.refreshes == 6
+    assert answer.failures == 24
+    assert {28, 29} <= set(asked), "whoever is expected to gain most comes first"
+    assert (answer.exact, answer.why) in (
+        (False, "remote values are stale or not known"), (False, "remote values of other objects may be stale"),
+    )  # fmt: skip
+
+
+def test_what_is_known_as_of_now_is_not_asked_for() -> None:
+    service = Changing()
+    monitor = sb.Monitor([joined(join={"budget": None})], time="t", id="id", services={"value": service})
+    monitor.push([{"t": 1 + i, "id": i, "x": 0.0} for i in range(4)])
+    monitor.tell("value", {1: 5.0, 2: 50.0}, at=20)
+    (answer,) = monitor.advance(20)
+    assert sorted(service.asked[0]) == [0, 3]
+    assert answer.exact
+    assert answer.refreshes == 2
+
+
 class Changing:
     """A service whose values depend on how often it was asked: the same questions get the same answers."""
 
@@ -125,12 +214,17 @@ def joined(name: str = "q", **given: Any) -> sb.Query:
 
 
 POLICIES = ["WST", "WSJ-RND", "WSJ-LRU", "WSJ-WBM", "AT-TSM", "AT-BSM", "AT-LRU", "AT-WBM", "AT-GAIN"]
+ALONE = [f"{policy} alone" for policy in POLICIES if policy.startswith("AT-")]
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+def refreshed_by(policy: str) -> dict[str, Any]:
+    return {"policy": policy.removesuffix(" alone"), "only_candidates": policy in ALONE}
+
+
+@pytest.mark.parametrize("policy", POLICIES + ALONE)
 @pytest.mark.parametrize("score", ["count(*) + value", "x + value"])
 def test_the_cut_into_batches_does_not_matter_and_budgets_hold(policy: str, score: str) -> None:
-    query = joined(score=score, join={"policy": policy})
+    query = joined(score=score, join=refreshed_by(policy))
     for seed in range(1):
         stream, tables, services = oracle.events(seed), [], []
         for rows in (7, 40, 1000):
@@ -147,10 +241,10 @@ def test_the_cut_into_batches_does_not_matter_and_budgets_hold(policy: str, scor
         assert {a.refreshes for a in tables[0]} <= {0, 1, 2}
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", POLICIES + ALONE)
 @pytest.mark.parametrize("score", ["count(*) + value", "x + value"])
 def test_from_a_snapshot_it_goes_on_as_if_nothing_had_happened(policy: str, score: str) -> None:
-    query = joined(score=score, join={"policy": policy}, select=("home",), emit="changes")
+    query = joined(score=score, join=refreshed_by(policy), select=("home",), emit="changes")
     stream = oracle.events(5, n=200)
     whole, split = Changing(), 90
     one = sb.Monitor([query], time="t", id="id", services={"value": sb.Remote(whole, capacity=6)})
@@ -296,7 +390,7 @@ def test_queries_come_pause_and_go() -> None:
     monitor.change(joined("first", k=1))
     assert monitor.queries[0].k == 1
     assert "joined: score" in monitor.explain()
-    assert "service 'value' by the id: AT-BSM, at most 2 refreshes an answer" in monitor.explain()
+    assert "service 'value' by the id: AT-GAIN, at most 2 refreshes an answer" in monitor.explain()
     assert [one.queries for one in monitor.stats().groups] == [("plain",), ("second",), ("first",)]
 
 
@@ -355,3 +449,63 @@ def test_late_and_rejected_rows_are_counted_and_handed_on() -> None:
     assert [batch.num_rows for batch in late] == [1]
     assert [batch.num_rows for batch in rejected] == [2]
     assert stats.groups[0].events == 3
+
+
+def crowd(policy: str) -> sb.Monitor:
+    """Thirty users, all known, of whom the list of a ranking holds few; the first window is answered."""
+    query = sb.Query(
+        "q", k=3, score="x + value", window=sb.Window(100, slide=10),
+        join=sb.Join("value", budget=0, n=2, **refreshed_by(policy)),
+    )  # fmt: skip
+    known = {f"u{i:03}": float(i) for i in range(30)}
+    remote = sb.Remote(lambda _: {}, known=known)
+    monitor = sb.Monitor([query], time="t", id="id", services={"value": remote})
+    monitor.push([{"t": 80 + i // 4, "id": f"u{i:03}", "x": i % 7 / 10} for i in range(30)])
+    (answer,) = monitor.advance(90)
+    assert [row.id for row in answer.rows] == ["u029", "u028", "u027"]
+    return monitor
+
+
+@pytest.mark.parametrize("policy", ["AT-BSM alone", "AT-LRU alone", "AT-LRU", "WSJ-LRU", "AT-GAIN"])
+def test_what_is_told_of_an_object_outside_the_list_takes_effect(policy: str) -> None:
+    monitor = crowd(policy)
+    objects = monitor.joins.queries[0].join.objects  # type: ignore[attr-defined]
+    monitor.tell("value", {"u003": 1e6, "u029": 0.0, "nobody": 7.0})
+    (answer,) = monitor.advance(100)
+    assert [(row.id, row.value) for row in answer.rows] == [("u003", 1e6), ("u028", 28.0), ("u027", 27.0)]
+    assert (answer.exact, answer.stale) == (False, 3)
+    monitor.tell("value", {"u003": None, "u000": 5e5})
+    restored = sb.Monitor.restore(monitor.snapshot(), services={"value": lambda _: {}})
+    for one in (monitor, restored):
+        assert [row.id for row in one.advance(110)[0].rows] == ["u000", "u028", "u027"]
+    assert getattr(objects, "ignored", 0) == 0
+
+
+def test_what_is_fetched_for_one_query_the_lists_of_all_learn() -> None:
+    """Windows of the payer end while one of the other is open: what they brought counts outside its list, too."""
+    truth = {f"u{i:03}": float(i) for i in range(30)}
+    joins = {
+        10: sb.Join("value", policy="WSJ-LRU"),
+        50: sb.Join("value", budget=0, n=0, **refreshed_by("AT-TSM alone")),
+    }
+    queries = [
+        sb.Query(name, k=1, score="x + value", window=sb.Window(100, slide=slide), join=joins[slide])
+        for name, slide in (("payer", 10), ("list", 50))
+    ]
+    monitor = sb.Monitor(queries, time="t", id="id", services={"value": sb.Remote(ask(truth), known=truth)})
+    monitor.push([{"t": 90 + i // 4, "id": f"u{i:03}", "x": 0.0} for i in range(30)])
+    assert [a.rows[0].id for a in monitor.advance(100) if a.query == "list"] == ["u029"]
+    truth["u003"] = 1e6
+    assert [a.rows[0].id for a in monitor.advance(140)][-1] == "u003"
+    monitor.unregister("payer")
+    assert [(a.query, a.rows[0].id, a.rows[0].age) for a in monitor.advance(150)] == [("list", "u003", 10)]
+
+
+def test_what_is_told_now_is_newer_than_what_was_known() -> None:
+    remote = sb.Remote(lambda _: {}, known={"a": 1.0, "b": 2.0}, as_of=500)
+    query = joined(score="x + value", window=sb.Window(20), join={"budget": 0})
+    monitor = sb.Monitor([query], time="t", id="id", services={"value": remote})
+    monitor.tell("value", {"a": 9.0})
+    monitor.tell("value", {"b": 99.0}, at=499)
+    monitor.push([{"t": 3, "id": "a", "x": 0.0}, {"t": 4, "id": "b", "x": 0.0}])
+    assert [(row.id, row.value) for row in monitor.advance(20)[0].rows] == [("a", 9.0), ("b", 2.0)]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import statistics
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import skyband as sb
+from skyband.remote.policies import POLICIES
 
 JOIN = sb.Join("followers", on="user", policy="AT-BSM", budget=7)
 
@@ -106,6 +111,7 @@ def test_what_cannot_be_joined_is_refused_when_the_query_is_made(given: dict[str
         ({"budget": -1}, "budget is -1; give how many ids may be refreshed per answer, 0 or more"),
         ({"budget": 1.5}, "budget is 1.5; give how many"),
         ({"carry": 3, "policy": "AT-LRU"}, "carry is 3, which only the policies AT-GAIN, AT-GAIN.order, "),
+        ({"only_candidates": 1}, "only_candidates is 1; give True or False"),
         ({"n": -1}, "n is -1; give a whole number, 0 or more"),
         ({"discover": 2}, "discover is 2; it is a share of the budget: give 0 to 1"),
         ({"distance": -1.0}, "distance is -1.0; give a number, 0 or more"),
@@ -120,6 +126,26 @@ def test_a_join_that_makes_no_sense_says_what_would(given: dict[str, Any], messa
     with pytest.raises(sb.QueryError) as caught:
         sb.Query.from_dict(plain | {"join": {"service": "followers"} | given})
     assert message in str(caught.value)
+
+
+def test_the_policies_that_our_experiments_show_to_be_best_are_the_default() -> None:
+    """By the rows behind their pages: most points of AcquaTop's in both metrics, and of FILTER's."""
+    results = Path(__file__).parents[2] / "benchmarks" / "results"
+    ours = {name for name in POLICIES if name.startswith("AT-GAIN.")} | {"AT-ASM"}  # with one aim; without a budget
+    for file, point, metric, least in (
+        ("acquatop.csv", ("experiment", "ch", "k", "n", "budget"), "ndcg", False),
+        ("acquatop.csv", ("experiment", "ch", "k", "n", "budget"), "precision", False),
+        ("filter.csv", ("experiment", "percentage", "budget"), "distance", True),
+    ):
+        found: dict[Any, dict[str, list[float]]] = {}
+        with (results / file).open(newline="") as rows:
+            for row in csv.DictReader(rows):
+                if row["policy"] in POLICIES.keys() - ours:
+                    measured = found.setdefault(tuple(row[name] for name in point), {})
+                    measured.setdefault(row["policy"], []).append(float(row[metric]))
+        sign = 1 if least else -1
+        best = Counter(min(one, key=lambda name: sign * statistics.median(one[name])) for one in found.values())
+        assert best.most_common(1)[0][0] == sb.Join("f").policy_for(filtered=least).name
 
 
 def test_a_join_names_its_service() -> None:

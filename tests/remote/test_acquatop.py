@@ -94,7 +94,7 @@ def drive(join: RemoteJoin, remote: Remote, batches: Stream) -> list[JoinedAnswe
     return answers
 
 
-@pytest.mark.parametrize("policy", [name for name in RANKING if POLICIES[name].whole_window and name != "WST"])
+@pytest.mark.parametrize("policy", [name for name in RANKING if name != "WST"])
 @pytest.mark.parametrize("seed", range(4))
 def test_without_a_bound_answers_are_exact_and_say_so(policy: str, seed: int) -> None:
     remote, batches = Remote(seed), stream(seed)
@@ -155,9 +155,72 @@ def test_a_refresh_counts_for_the_answer_of_the_same_window() -> None:
 
 def test_at_asm_with_no_bound_refreshes_the_list() -> None:
     remote = Remote(0)
-    join = top(remote, remote.replica(), "AT-ASM", None, k=2, n=2)
-    join.arrive(list(range(10)), [0.0] * 10, [29] * 10)
-    assert join.evaluate(30).refreshes == 4
+    for only, refreshes in ((True, 4), (False, 10)):
+        join = top(remote, remote.replica(), "AT-ASM", None, k=2, n=2, only_candidates=only)
+        join.arrive(list(range(10)), [0.0] * 10, [29] * 10)
+        answer = join.evaluate(30)
+        assert (answer.refreshes, answer.exact) == (refreshes, not only)
+
+
+@pytest.mark.parametrize("policy", [name for name in RANKING if name != "WST"])
+@pytest.mark.parametrize("budget", [1, 4, 9, 30])
+def test_no_budget_is_left_while_something_is_old(policy: str, budget: int) -> None:
+    remote, batches = Remote(13), stream(13)
+    join = top(remote, remote.replica(), policy, budget, k=1, n=1)
+    for batch, end in zip(batches, ends(batches), strict=True):
+        join.arrive(*batch)
+        remote.change()
+        answer, there = join.evaluate(end), len(inside(batches, end))
+        assert answer.refreshes == min(budget, there)
+        assert answer.exact == (there <= budget)
+        assert not answer.exact or answer.ids == ranked(batches, end, remote.truth)[:1]
+
+
+@pytest.mark.parametrize("policy", [name for name in RANKING if not POLICIES[name].whole_window])
+def test_the_candidates_come_before_the_rest_and_are_those_of_the_list(policy: str) -> None:
+    """With the whole window at hand a policy chooses as from the list, as long as answers do not differ."""
+    asked: dict[bool, list[list[Id]]] = {True: [], False: []}
+    for only in asked:
+        remote, batches = Remote(17), stream(17)
+
+        def fetch(ids: Sequence[Id], only: bool = only, remote: Remote = remote) -> dict[Id, float | None]:
+            asked[only].append(list(ids))
+            return remote.fetch(ids)
+
+        join = top(fetch, remote.replica(), policy, 3, k=2, n=3, only_candidates=only)
+        for batch, end in zip(batches, ends(batches), strict=True):
+            join.arrive(*batch)
+            join.evaluate(end)
+    assert asked[True] == asked[False]
+    assert len(asked[True]) > 8
+
+
+def test_with_a_long_list_the_rest_follows_the_oldest_first() -> None:
+    remote = Remote(0)
+    replica = remote.replica()
+    asked: list[Id] = []
+
+    def fetch(ids: Sequence[Id]) -> dict[Id, float | None]:
+        asked.extend(ids)
+        return remote.fetch(ids)
+
+    replica.put([3, 5], [remote.truth[3], remote.truth[5]], at=20)
+    replica.put([4], [remote.truth[4]], at=30)  # as of now: there is nothing to ask
+    join = top(fetch, replica, "AT-TSM", 5, k=1, n=0)
+    join.arrive(list(range(1, 8)), [100.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], [29] * 7)
+    join.evaluate(30)
+    assert asked[0] == 1
+    assert set(asked[1:4]) == {2, 6, 7}
+    assert asked[4] in (3, 5)
+
+
+@pytest.mark.parametrize("only", [False, True])
+def test_wst_asks_for_nobody(only: bool) -> None:
+    remote = Remote(0)
+    for budget in (3, None):
+        join = top(remote, remote.replica(), "WST", budget, only_candidates=only)
+        join.arrive([1, 2], [0.0, 0.0], [28, 29])
+        assert join.evaluate(30).refreshes == 0
 
 
 def test_scores_that_are_aggregates_are_given_anew_for_every_window() -> None:
@@ -282,7 +345,7 @@ def test_no_budget_is_spent_on_what_is_known_not_to_exist(policy: str) -> None:
 
 def test_what_waits_is_bounded_and_the_best_is_kept() -> None:
     remote = Remote(3)
-    join = top(remote, Replica(), "AT-TSM", 0, k=1, n=0)
+    join = top(remote, Replica(), "AT-TSM", 0, k=1, n=0, only_candidates=True)
     for window in range(5):
         names = list(range(window * 5_000, (window + 1) * 5_000))
         join.arrive(names, np.arange(5_000.0), np.full(5_000, 29 + 10 * window))
@@ -308,7 +371,7 @@ def test_a_bounded_replica_keeps_to_its_bound() -> None:
 def test_pushed_changes_cost_no_budget(policy: str) -> None:
     remote = Remote(0)
     remote.truth |= {1: 30.0, 2: 20.0, 3: 10.0}
-    join = top(remote, remote.replica(), policy, 0, k=1, n=1, outside="bound")
+    join = top(remote, remote.replica(), policy, 0, k=1, n=1, only_candidates=True)
     join.arrive([1, 2, 3], [2.0, 0.0, 0.0], [25, 26, 27])
     join.push({3: 50.0}, at=28)  # not in the list
     answer = join.evaluate(30)
@@ -357,7 +420,7 @@ def test_filters_answer_as_the_replica_knows_and_exactly_without_a_bound(
         known = dict(zip(range(IDS), replica.view(list(range(IDS))).value.tolist(), strict=True))
         assert answer.ids == passed(batches, end, known, condition)
         assert answer.stale == sum(row.age > 0 for row in answer.rows)
-        if budget is None and policy in ("WSJ-RND", "WSJ-LRU", "WSJ-WBM", "Filter Update"):
+        if budget is None and policy != "WST":
             assert answer.ids == passed(batches, end, remote.truth, condition)
             assert answer.exact
 
@@ -386,15 +449,16 @@ def test_a_filter_begins_with_an_empty_replica() -> None:
 # Snapshots.
 
 
+@pytest.mark.parametrize("only", [False, True])
 @pytest.mark.parametrize("policy", [*RANKING, "Filter Update", "WSJ-RND.F"])
-def test_a_snapshot_goes_on_as_if_nothing_had_happened(policy: str) -> None:
+def test_a_snapshot_goes_on_as_if_nothing_had_happened(policy: str, only: bool) -> None:
     def make(remote: Remote, replica: Replica) -> RemoteJoin:
         if POLICIES[policy].needs_filter:
             return FilterJoin(
                 size=SIZE, slide=SLIDE, condition=">", threshold=20.0, gateway=Gateway(remote), replica=replica,
-                policy=policy, budget=3, seed=4,
+                policy=policy, budget=3, seed=4, only_candidates=only,
             )  # fmt: skip
-        return top(remote, replica, policy, 3, seed=4)
+        return top(remote, replica, policy, 3, seed=4, only_candidates=only)
 
     batches, (remote, twin) = stream(9, 16), (Remote(9), Remote(9))
     half = Replica()

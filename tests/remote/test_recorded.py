@@ -77,7 +77,7 @@ def sums(policy: str, budget: int | None) -> tuple[float, float, float]:
     replica.set_rates(users, [np.mean(np.diff(series()[user][1]) != 0) / 64.0 for user in users])
     join = AcquaTop(
         k=K, n=N, size=SIZE * 1_000, slide=SLIDE * 1_000, offset=START * 1_000 % (SLIDE * 1_000), score=score,
-        gateway=Gateway(fetch), replica=replica, policy=policy, budget=budget,
+        gateway=Gateway(fetch), replica=replica, policy=policy, budget=budget, only_candidates=True,
     )  # fmt: skip
     total = np.zeros(3)
     for moment, mentions, last in windows():

@@ -334,6 +334,26 @@ def test_a_snapshot_goes_on_as_if_nothing_had_happened(before: list[Any], after:
         assert (restored.pointers(), restored.exact) == (top.pointers(), top.exact)
 
 
+def test_an_object_outside_the_list_follows_the_remote_row_that_it_came_with_last() -> None:
+    top = made(1, 0)
+    top.arrive(Arrivals.of([1, 2], [9.0, 1.0], [8, 8], [0.0, 0.0], [10, 20]))
+    top.arrive(Arrivals.of([2], [1.0], [9], [0.0], [30]))  # the row 20 is that of nobody any more
+    top.change({20: 50.0})
+    assert (ids(top.best()), top.exact) == ([1], True)
+    restored = TopkN(k=1, n=0, size=SIZE, slide=SLIDE, score=np.add)
+    restored.load(top.state())
+    for one in (top, restored):
+        one.change({30: 50.0})
+        assert (ids(one.best()), one.exact) == ([2], False)
+
+
+def test_an_object_that_leaves_the_list_by_a_change_leaves_no_doubt() -> None:
+    top = made(1, 1)
+    arrive(top, World(), [(1, 9.0, 8), (2, 8.0, 9), (3, 7.0, 10)])
+    top.change({1: -9.0})
+    assert (ids(top.best()), top.exact) == ([2], True)
+
+
 def test_it_stays_small_whatever_comes() -> None:
     chance = np.random.default_rng(3)
     top = TopkN(k=10, n=10, size=100, slide=10, score=np.add, outside="ignore")

@@ -1,4 +1,7 @@
-"""Remote data that keeps changing: services, the replica, who is refreshed, and the join window by window."""
+"""Remote data that keeps changing: services, the replica, refresh policies and budgets, joins window by window.
+
+A new service is a module of `services`, a new policy a class of `policies` and a line in its registry.
+"""
 
 from skyband.remote.remote import Remote
 from skyband.remote.services import Function, HttpJson, Limits, Service, ServiceError, Sparql, Sql

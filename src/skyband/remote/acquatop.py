@@ -4,9 +4,11 @@ Choose it where the remote side must be asked and may not be asked for everythin
 `push`, or `skyband.remote.topkn` alone.
 
 Guarantees: no evaluation refreshes more ids than the budget (and `carry`). No service delays an answer beyond the
-gateway's deadline, or stops it. With AT policies the state is the Super-MTK+N list: about 2 (k + n) objects; the WSJ
-policies, WST and AT-GAIN keep the whole window, as ACQUA does. Answers are exact as far as the replica is; each row
-says how old its remote value is.
+gateway's deadline, or stops it. Without a budget, and with a service that answers in time, answers are exact. The
+whole window is kept, as ACQUA does, since what a policy leaves of the budget goes to any of its objects. With
+``only_candidates`` and an AT policy the state is the Super-MTK+N list, about 2 (k + n) objects, and the ids of the
+window, so that a pushed change of any of them counts. Answers are exact as far as the replica is; each row says how
+old its remote value is.
 
 Examples
 --------
@@ -29,7 +31,8 @@ Notes
 -----
 Zahmatkesh and Della Valle, AcquaTop, section 5, Figure 8 and algorithm 5. Open there, and decided here: ids of which
 the replica knows nothing get a share of the budget, `discover`, the best on the stream's side first, and are left out
-of answers until their value is known (or take part with a `default`).
+of answers until their value is known (or take part with a `default`). What the policy leaves of the budget goes to the
+rest of the window, unless there are to be ``only_candidates``.
 """
 
 from __future__ import annotations
@@ -67,7 +70,7 @@ class AcquaTop(RemoteJoin):
     policy
         Which ids to refresh: a name of `skyband.remote.policies.POLICIES`.
     budget
-        How many ids may be refreshed per evaluation; None for no bound.
+        How many ids may be refreshed per evaluation; None for all of the window.
     order
         ``"desc"``: larger scores are better; ``"asc"``: smaller ones.
     outside
@@ -81,6 +84,9 @@ class AcquaTop(RemoteJoin):
     carry
         How many refreshes AT-GAIN may keep for a later evaluation, where they will gain more. One evaluation then
         refreshes up to ``budget + carry`` ids, all of them together no more than their budgets.
+    only_candidates
+        Whether nobody but the policy's candidates is refreshed, as in the papers. Then what they leave of the budget
+        is not spent, and AT policies keep the Super-MTK+N list alone.
     """
 
     def __init__(
@@ -94,17 +100,18 @@ class AcquaTop(RemoteJoin):
         score: Score,
         gateway: Gateway,
         replica: Replica | None = None,
-        policy: str | Policy = "AT-BSM",
+        policy: str | Policy = "AT-GAIN",
         budget: int | None,
         order: str = "desc",
-        outside: Outside = "ignore",
+        outside: Outside = "bound",
         default: float | None = None,
         discover: float = 0.5,
         seed: int = 0,
         carry: int = 0,
+        only_candidates: bool = False,
     ) -> None:
         replica = Replica() if replica is None else replica
-        maintainer = Maintainer(gateway, replica, policy, budget, discover, seed, carry)
+        maintainer = Maintainer(gateway, replica, policy, budget, discover, seed, carry, only_candidates)
         if maintainer.policy.needs_filter:
             msg = f"the policy {maintainer.policy.name!r} is for filters; choose another one for a ranking"
             raise InputError(msg)
@@ -114,9 +121,10 @@ class AcquaTop(RemoteJoin):
         # Made in any case: it checks k, n and the windows.
         listed = TopkN(k=k, n=n, size=size, slide=slide, offset=offset, score=score, order=order, outside=outside)
         whole = FullWindow(size=size, slide=slide, offset=offset, score=score, order=order)
-        objects: ObjectStore = whole if maintainer.policy.whole_window else listed
+        keeps_all = maintainer.policy.whole_window or not maintainer.only_candidates
+        objects: ObjectStore = whole if keeps_all else listed
         moment = Evaluation(0, listed.windows, score, order, k)
-        super().__init__(objects, maintainer, moment, math.nan if default is None else default, 10 * (k + n) + 1_000)
+        super().__init__(objects, maintainer, moment, math.nan if default is None else default, k + n)
         self.k = k
 
     def _chosen(self, held: list[JoinedObject]) -> list[JoinedObject]:  # noqa: ARG002 - the objects know better

@@ -28,13 +28,13 @@ class SharedBudget:
 
         A budget that several queries share, split by need.
 
-        At every moment each query is credited with a part of the budget, in proportion to its need: how many of the ids that
-        it wants have probably changed since they were refreshed, and one more. Each refresh goes to the query with the most
-        credit, for its most urgent id that nobody has taken yet, and costs it one; whoever else wants that id gets it for
-        nothing.
+        At every moment each query is credited with a part of the budget, in proportion to its need: how many of the ids
+        that it wants have probably changed since they were refreshed, and one more. Each refresh goes to the query with
+        the most credit, for its most urgent id that nobody has taken yet, and costs it one; whoever else wants that id
+        gets it for nothing.
 
-        What a query that did not get everything has left, or has drawn beyond its credit, counts at the next moment, up to one
-        refresh. So nobody starves: who is credited with a tenth of a refresh at a time gets one at the tenth.
+        What a query that did not get everything has left, or has drawn beyond its credit, counts at the next moment, up
+        to one refresh. So nobody starves: who is credited with a tenth of a refresh at a time gets one at the tenth.
     """
 
     def __init__(self, budget: int | None) -> None:
@@ -99,10 +99,10 @@ class Savings:
 
         Savings: refreshes that are not spent now because they will be worth more later.
 
-        A refresh is worth its price if its gain is at least what the last refresh of a usual budget has gained lately. What is
-        not spent is kept, up to `carry` refreshes; what could not be kept is spent in any case. So over any number of
-        evaluations no more is spent than their budgets and what was kept before; one evaluation never spends more than the
-        budget and `carry`.
+        A refresh is worth its price if its gain is at least what the last refresh of a usual budget has gained lately.
+        What is not spent is kept, up to `carry` refreshes; what could not be kept is spent in any case. So over any
+        number of evaluations no more is spent than their budgets and what was kept before; one evaluation never spends
+        more than the budget and `carry`.
     """
 
     def __init__(self, carry: int) -> None:

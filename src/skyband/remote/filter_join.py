@@ -57,7 +57,7 @@ class FilterJoin(RemoteJoin):
         ``">"``, ``">="``, ``"<"`` or ``"<="``.
     threshold
         What remote values are compared with.
-    gateway, replica, budget, default, seed
+    gateway, replica, budget, default, seed, only_candidates
         As for `skyband.remote.acquatop.AcquaTop`.
     policy
         A name of `skyband.remote.policies.POLICIES`; those that look at the list of a ranking are refused.
@@ -67,6 +67,8 @@ class FilterJoin(RemoteJoin):
         For an answer that is not a set but ranks the best `k` of those that pass: how many, by which joined score (the
         remote value where it is left out), and whether larger ones are better (``"desc"``) or smaller ones
         (``"asc"``).
+    max_rows
+        How many rows the answer of a set has at most; a larger one is cut. None for no bound.
     """
 
     def __init__(
@@ -79,7 +81,7 @@ class FilterJoin(RemoteJoin):
         threshold: float,
         gateway: Gateway,
         replica: Replica | None = None,
-        policy: str | Policy = "Filter Update",
+        policy: str | Policy = "WSJ-LRU.F",
         budget: int | None,
         distance: float = 1_000.0,
         default: float | None = None,
@@ -87,18 +89,22 @@ class FilterJoin(RemoteJoin):
         k: int | None = None,
         score: Score | None = None,
         order: str = "desc",
+        only_candidates: bool = False,
+        max_rows: int | None = None,
     ) -> None:
         if condition not in _CONDITIONS or math.isnan(threshold):
             msg = f"the filter is ?x {condition} {threshold}; compare with a number, by '<', '<=', '>' or '>='"
             raise QueryError(msg)
-        maintainer = Maintainer(gateway, Replica() if replica is None else replica, policy, budget, 0.0, seed)
+        replica = Replica() if replica is None else replica
+        maintainer = Maintainer(gateway, replica, policy, budget, 0.0, seed, only_candidates=only_candidates)
         if not maintainer.policy.whole_window:
             msg = f"the policy {maintainer.policy.name!r} is for rankings, which have a list; choose another one"
             raise InputError(msg)
         objects = FullWindow(size=size, slide=slide, offset=offset, score=score or _value, order=order)
         moment = Evaluation(0, objects.windows, _value, order, threshold=threshold, distance=distance)
-        super().__init__(objects, maintainer, moment, math.nan if default is None else default, 0)
+        super().__init__(objects, maintainer, moment, math.nan if default is None else default)
         self.condition, self.threshold, self.k = condition, threshold, k
+        self.ranked, self.max_rows = k is not None, max_rows
 
     def admits(self, value: FloatArray) -> BoolArray:
         """Tell of remote values whether the filter lets them through."""

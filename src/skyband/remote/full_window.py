@@ -6,6 +6,7 @@ are known, at the price of the whole window.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class FullWindow:
 
     def __init__(self, *, size: int, slide: int, score: Score, offset: int = 0, order: str = "desc") -> None:
         self.windows = WindowGrid(size, slide, offset)
-        self.complete = True
+        self.complete = self.whole = True
         self.score, self.order = score, order
         self.current: int | None = None
         self.late = self.rejected = 0
@@ -112,6 +113,19 @@ class FullWindow:
         if self._ranked is None:
             self._ranked = best_first_of(list(self._objects.values()))
         return self._ranked
+
+    def listed(self, depth: int) -> list[JoinedObject]:
+        """Return the objects that the Super-MTK+N list would hold, the best first.
+
+        In the last window that has it, an object meets the fewest others: those that leave no earlier.
+        """
+        found: list[JoinedObject] = []
+        ends: list[int] = []
+        for one in self.held():
+            if is_number(one.merit) and len(ends) - bisect_left(ends, one.end) < depth:
+                found.append(one)
+                insort(ends, one.end)
+        return found
 
     def best(self, k: int) -> list[JoinedObject]:
         """Return the best of the current window."""

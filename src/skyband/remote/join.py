@@ -1,9 +1,10 @@
 """A stream joined with remote data that keeps changing, window by window, under a refresh budget.
 
-This is the framework of Figure 8 of AcquaTop, for rankings (`skyband.remote.acquatop`) and filters (`skyband.remote.filter_join`).
-In one evaluation: the window's objects are there, scored with the replica's values; the policy elects ids; they are
-fetched; replica and objects are updated; the answer goes out; the window is left behind. So a refresh counts for the
-answer of the same window. A service that is slow, fails or lies makes answers stale, and they say so.
+This is the framework of Figure 8 of AcquaTop, for rankings (`skyband.remote.acquatop`) and filters
+(`skyband.remote.filter_join`). In one evaluation: the window's objects are there, scored with the replica's values; the
+policy elects ids; they are fetched; replica and objects are updated; the answer goes out; the window is left behind. So
+a refresh counts for the answer of the same window. A service that is slow, fails or lies makes answers stale, and they
+say so.
 """
 
 from __future__ import annotations
@@ -25,17 +26,18 @@ from skyband.remote.services import Traffic
 
 STALE = "remote values are stale or not known"
 UNSEEN = "remote values of other objects may be stale"
+CUT = "cut at {:,} rows"
 
 
 @dataclass(frozen=True)
 class JoinedRow:
-    """One row of an answer: `stream` and `value` are its two sides.
+    """One row of an answer: `stream` and `value` are its two sides. Rows of a set have no rank.
 
     `age` says how old the remote value is, in microseconds, -1 where it is a default; `bound`, that the score is only
     the least that it can be.
     """
 
-    rank: int
+    rank: int | None
     id: Id
     score: float
     time: int
@@ -54,7 +56,7 @@ class JoinedAnswer:
     start, end
         Of the window.
     rows
-        The best first; for a filter in order of ids, with ranks that mean nothing.
+        The best first; those of a set in order of their ids, without ranks.
     refreshes
         Ids whose remote value came for this answer, changed or not; never more than the budget.
     failures
@@ -67,6 +69,8 @@ class JoinedAnswer:
         Whether nothing can be missing or wrong: all objects of the window were refreshed for this answer.
     traffic
         What was asked.
+    cut
+        How many more rows a set has than an answer may have; they are left out.
     """
 
     start: int
@@ -78,12 +82,15 @@ class JoinedAnswer:
     unknown: int
     exact: bool
     traffic: Traffic
+    cut: int = 0
 
     @property
     def why(self) -> str:
         """Why it is not exact; empty where it is."""
         if self.exact:
             return ""
+        if self.cut:
+            return CUT.format(len(self.rows))
         return STALE if self.stale or self.unknown else UNSEEN
 
     @property
@@ -100,6 +107,8 @@ class JoinedAnswer:
 class RemoteJoin:
     """What rankings and filters share: objects come in, windows are answered in order.
 
+    Answers are rankings; those of a filter without a `k` are sets, of at most `max_rows` rows.
+
     Parameters
     ----------
     objects
@@ -110,16 +119,19 @@ class RemoteJoin:
         What stays the same in every evaluation.
     default
         The remote value of ids of which nothing is known; NaN leaves them out until it is.
-    most_waiting
-        How many objects without a remote value are remembered, the most promising of them.
+    depth
+        How many objects per window the list of the policy has, where it has one. Where nothing else is kept, ten times
+        as many and 1,000 more objects without a remote value are remembered, the most promising of them.
     """
 
     def __init__(
-        self, objects: ObjectStore, maintainer: Maintainer, moment: Evaluation, default: float, most_waiting: int
+        self, objects: ObjectStore, maintainer: Maintainer, moment: Evaluation, default: float, depth: int = 0
     ) -> None:
         self.objects, self.maintainer = objects, maintainer
         self.windows = moment.windows
-        self._moment, self._default, self._most_waiting = moment, default, most_waiting
+        self.ranked = True
+        self.max_rows: int | None = None
+        self._moment, self._default, self._depth = moment, default, depth
         self._waiting: dict[Id, JoinedObject] = {}  # objects without a remote value, which a list has no place for
         self._forgot_to = NEVER  # the last window of those for which there was no room either
 
@@ -162,7 +174,7 @@ class RemoteJoin:
         value = self._values(arrivals.remote)
         arrivals = Arrivals(arrivals.id, arrivals.stream, arrivals.time, value, arrivals.remote)
         self.objects.arrive(arrivals)
-        if self.maintainer.policy.whole_window:
+        if self.objects.whole:
             return
         lacking = np.isnan(value) & ~np.isnan(arrivals.stream)
         for name in arrivals.id:
@@ -187,7 +199,7 @@ class RemoteJoin:
             Since when they are true.
         """
         plain = {name: np.nan if value is None else float(value) for name, value in values.items()}
-        self._apply(self.maintainer.take(list(plain), list(plain.values()), at))
+        self.learn(self.maintainer.take(list(plain), list(plain.values()), at))
 
     def evaluate(self, end: int, now: int | None = None) -> JoinedAnswer:
         """Refresh within the budget, and answer the window that ends there.
@@ -209,12 +221,14 @@ class RemoteJoin:
         self.objects.go_to(window)
         self._leave_behind(window)
         self._catch_up()
-        return self.maintainer.elect(self.objects.held(), self._unknown(), replace(self._moment, now=now))
+        held, lists = self.objects.held(), not self.maintainer.policy.whole_window
+        listed, unknown = (self.objects.listed(self._depth), self._unknown(held)) if lists else (held, [])
+        return self.maintainer.elect(listed, unknown, held, replace(self._moment, now=now))
 
     def conclude(self, end: int, now: int, refreshed: Refreshed) -> JoinedAnswer:
         """End it with what was refreshed: return the answer, and leave the window behind."""
         window = self.windows.ending(end)
-        self._apply(refreshed.changed)
+        self.learn(refreshed.changed)
         answer = self._answer(window, now, refreshed)
         self.objects.go_to(window + 1)
         return answer
@@ -243,23 +257,30 @@ class RemoteJoin:
         held = [*self.objects.held(), *self._waiting.values()]
         known, values = np.array([one.value for one in held]), self._values([one.remote for one in held])
         differ = np.flatnonzero((known != values) & ~(np.isnan(known) & np.isnan(values)))
-        self._apply({held[row].remote: float(values[row]) for row in differ.tolist()})
+        self.learn({held[row].remote: float(values[row]) for row in differ.tolist()})
 
-    def _apply(self, changed: dict[Id, float]) -> None:
-        """Update the objects; those that waited for a value arrive now."""
-        if changed:
-            self.objects.change(changed)
+    def learn(self, changed: dict[Id, float]) -> None:
+        """Update the objects with what the replica has learnt; those that waited for a value arrive now.
+
+        Parameters
+        ----------
+        changed
+            New values by remote id, NaN where there is none any more. Objects that are not in the list count too.
+        """
         found = [one for one in self._waiting.values() if not np.isnan(changed.get(one.remote, np.nan))]
-        if found:
+        if found:  # first: their scores are known, those of other objects outside the list are only bounded
             columns = zip(*((one.id, one.stream, one.time, one.remote) for one in found), strict=True)
             names, stream, times, remotes = (list(column) for column in columns)
             self._take(Arrivals.of(names, stream, times, np.full(len(names), np.nan), remotes))
+        if changed:
+            self.objects.change(changed)
 
-    def _unknown(self) -> list[Id]:
+    def _unknown(self, held: Sequence[JoinedObject]) -> list[Id]:
         """Return the remote ids that objects wait for: never fetched ones first, then the best on the stream's side."""
-        if not self._waiting:
+        lacking = [*(one for one in held if np.isnan(one.value)), *self._waiting.values()]
+        if not lacking:
             return []
-        waiting = sorted(self._waiting.values(), key=lambda one: (self._worth(one), -one.time, one.id))
+        waiting = sorted(lacking, key=lambda one: (self._worth(one), -one.time, one.id))
         remotes = list(dict.fromkeys(one.remote for one in waiting))
         never = self.replica.view(remotes).never
         return [remotes[place] for place in np.argsort(~never, kind="stable").tolist()]
@@ -269,19 +290,28 @@ class RemoteJoin:
 
     def _leave_behind(self, window: int) -> None:
         kept = [one for one in self._waiting.values() if one.end >= window]
-        if len(kept) > self._most_waiting:
+        most = 10 * self._depth + 1_000
+        if len(kept) > most:
             kept = sorted(kept, key=lambda one: (self._worth(one), -one.time, one.id))
-            self._forgot_to = max(self._forgot_to, *(one.end for one in kept[self._most_waiting :]))
-            kept = kept[: self._most_waiting]
+            self._forgot_to = max(self._forgot_to, *(one.end for one in kept[most:]))
+            kept = kept[:most]
         self._waiting = {one.id: one for one in kept}
 
     def _answer(self, window: int, now: int, refreshed: Refreshed) -> JoinedAnswer:
         held = self.objects.held()
-        chosen = self._chosen(held)
+        whole = self._chosen(held)
+        chosen = whole[: self.max_rows]
         ages = self.replica.view([one.remote for one in chosen]).age(now).tolist()
         rows = [
             JoinedRow(
-                rank, one.id, score_of(one.merit, self._moment.order), one.time, one.stream, one.value, age, one.bound
+                rank if self.ranked else None,
+                one.id,
+                score_of(one.merit, self._moment.order),
+                one.time,
+                one.stream,
+                one.value,
+                age,
+                one.bound,
             )
             for rank, (one, age) in enumerate(zip(chosen, ages, strict=True), 1)
         ]
@@ -292,8 +322,8 @@ class RemoteJoin:
             start=self.windows.start(window), end=self.windows.end(window), rows=rows,
             refreshes=len(refreshed.answered), failures=len(refreshed.failed),
             stale=sum(row.age != 0 for row in rows), unknown=int(waiting.never.sum() + seen.never.sum()),
-            exact=fresh and self.objects.complete and window > self._forgot_to,
-            traffic=refreshed.traffic,
+            exact=fresh and self.objects.complete and window > self._forgot_to and len(chosen) == len(whole),
+            traffic=refreshed.traffic, cut=len(whole) - len(chosen),
         )  # fmt: skip
 
     def _chosen(self, held: list[JoinedObject]) -> list[JoinedObject]:

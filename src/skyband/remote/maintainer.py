@@ -1,5 +1,9 @@
 """The maintainer: has a policy elect ids, fetches them, and brings the replica up to date; never beyond the budget.
 
+What the policy leaves unspent goes to the rest of the window, the oldest values first. So without a budget all values
+of the window are refreshed that are not known as of now, and the policy only says which come first, should the
+service's limits not let all of them through.
+
 Policies see copies of what the stream said and of what the replica remembers. Only this module holds both a policy
 and a gateway, and it shows the one nothing of the other.
 """
@@ -70,19 +74,21 @@ class Maintainer:
     policy
         By name.
     budget
-        How many ids may be refreshed per evaluation; None for no bound.
+        How many ids may be refreshed per evaluation; None for all of the window.
     discover
         The share of the budget for ids of which nothing is known yet, where the policy looks only at ids that are in
-        the list already. What the policy leaves over goes to them as well.
+        the list already. What the policy leaves over goes to them as well, before the rest of the window.
     seed
         For policies that draw.
     carry
         How many refreshes may be kept for later evaluations, with a policy that says what a refresh gains.
+    only_candidates
+        Whether nobody but the policy's candidates is refreshed, as in the papers.
     """
 
     def __init__(
         self, gateway: Gateway, replica: Replica, policy: str | Policy, budget: int | None, discover: float, seed: int,
-        carry: int = 0,
+        carry: int = 0, only_candidates: bool = False,
     ) -> None:  # fmt: skip
         self.gateway, self.replica = gateway, replica
         self.policy = find_policy(policy) if isinstance(policy, str) else policy
@@ -102,6 +108,7 @@ class Maintainer:
             )
             raise InputError(msg)
         self.budget, self.discover = budget, discover
+        self.only_candidates = only_candidates or self.policy.only_candidates
         self._savings = Savings(carry)
         self._credit = 0.0
         self._random = np.random.default_rng(seed)
@@ -120,34 +127,47 @@ class Maintainer:
         news = self.replica.put(ids, values, at)
         return {name: value for name, value, new in zip(ids, values, news.tolist(), strict=True) if new}
 
-    def elect(self, objects: Sequence[JoinedObject], unknown: Sequence[Id], moment: Evaluation) -> list[Id]:
-        """Return the remote ids to fetch: within the budget, each once, and none that is known not to exist.
+    def elect(
+        self, objects: Sequence[JoinedObject], unknown: Sequence[Id], window: Sequence[JoinedObject], moment: Evaluation
+    ) -> list[Id]:
+        """Return the remote ids to fetch: within the budget, each once, and none whose value is known as of now.
+
+        Those that are known not to exist are left out as well, while the gateway remembers them.
 
         Parameters
         ----------
         objects
-            Those that have a place, the best first.
+            What the policy chooses from, the best first.
         unknown
             Remote ids of which nothing is known yet, the most promising first.
+        window
+            Everything that is kept of the window.
         moment
             The evaluation.
         """
-        gone = self.gateway.known_missing([*(one.remote for one in objects), *unknown])
-        if gone:
-            objects = [one for one in objects if one.remote not in gone]
-            unknown = [name for name in unknown if name not in gone]
+        rest = [] if self.only_candidates else self._oldest_first(window)
+        gone = self.gateway.known_missing([*(one.remote for one in objects), *unknown, *rest])
+        objects = [one for one in objects if one.remote not in gone]
+        unknown = [name for name in unknown if name not in gone]
         remotes, candidates = self._candidates(objects, moment)
         budget = self._purse(candidates)
         kept = 0 if budget is None else self._kept_for(len(unknown), budget)
         rows = self.policy.elect(candidates, None if budget is None else budget - kept, self._random)
         elected = dict.fromkeys(remotes[row] for row in rows.tolist())
-        elected |= dict.fromkeys(unknown)
-        return list(elected)[:budget]
+        elected |= dict.fromkeys(unknown) | dict.fromkeys(name for name in rest if name not in gone)
+        wanted = list(elected)
+        current = self.replica.view(wanted).refreshed >= moment.now
+        return [name for name, known in zip(wanted, current.tolist(), strict=True) if not known][:budget]
+
+    def _oldest_first(self, window: Sequence[JoinedObject]) -> list[Id]:
+        """Return the remote ids of objects; what was refreshed least recently comes first."""
+        remotes = list(dict.fromkeys(one.remote for one in window))
+        return [remotes[place] for place in np.argsort(self.replica.view(remotes).refreshed, kind="stable").tolist()]
 
     def may_elect(self, value: FloatArray, moment: Evaluation) -> BoolArray:
         """Tell of remote values whether an id that has one can be elected at all, in whatever company."""
-        able = np.zeros(len(value), bool)
-        if self.budget != 0:
+        able = np.full(len(value), self.budget != 0 and not self.only_candidates)
+        if self.budget != 0 and self.only_candidates:
             zero, nothing = np.zeros(len(value), np.int64), np.full(len(value), np.nan)
             candidates = Candidates(
                 now=moment.now, size=moment.windows.size, slide=moment.windows.slide, k=moment.k,

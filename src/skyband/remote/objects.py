@@ -125,6 +125,8 @@ class ObjectStore(Protocol):
     """Where the objects of the coming windows are kept: all of them, or those that matter."""
 
     current: int | None
+    whole: bool
+    """Whether all objects of the windows are kept, also those without a remote value."""
 
     @property
     def complete(self) -> bool:
@@ -138,6 +140,9 @@ class ObjectStore(Protocol):
 
     def held(self) -> list[JoinedObject]:
         """Return the objects of the current window that may be refreshed, the best first."""
+
+    def listed(self, depth: int) -> list[JoinedObject]:
+        """Return those in the Super-MTK+N list: the best of the current window and of each later one, so many."""
 
     def best(self, k: int) -> list[JoinedObject]:
         """Return the best k of the current window."""

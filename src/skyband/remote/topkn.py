@@ -1,7 +1,7 @@
 """Topk+N (MinTopk+): the best k of a stream joined with remote values that change, as the changes are pushed.
 
-Choose it where the remote side tells about its changes, or below `skyband.remote.acquatop`, where a budget of refreshes does.
-It is driven window by window and is no algorithm of the `Monitor`: scores that change are beyond that interface.
+Choose it where the remote side tells about its changes, or below `skyband.remote.acquatop`, where a budget of refreshes
+does. It is driven window by window and is no algorithm of the `Monitor`: scores that change are beyond that interface.
 
 Guarantees: keeps the k + n best of each coming window, about 2 (k + n) objects, whatever comes. While no score
 changes, exact. After changes as Table 1 of the paper says: exact where the changed object was in the list of a window
@@ -84,6 +84,7 @@ class TopkN:
         self.windows = WindowGrid(size, slide, offset)
         self.score, self.order, self.outside = score, order, outside
         self.current: int | None = None
+        self.whole = False
         self.list: list[JoinedObject] = []
         self.late = self.rejected = self.ignored = 0
         self._ranks: list[Rank] = []  # of the list: what bisect looks at
@@ -93,6 +94,7 @@ class TopkN:
         self._lost: dict[int, Rank] = {}  # the best that each window has not kept
         self._range: dict[int, tuple[float, float]] = {}  # of stream scores, by ending mark: min.score_S and its peer
         self._seen: dict[Id, dict[Id, int]] = {}  # by remote id: the objects of the window and their times
+        self._remote: dict[Id, Id] = {}  # of the objects of the window
         self._leaving: dict[int, list[tuple[Id, Id]]] = {}
         self._ahead: list[Arrivals] = []
         self._doubtful_to = -(2**62)
@@ -126,12 +128,23 @@ class TopkN:
         ends = self.windows.last_of(arrivals.time)
         for row, (name, remote) in enumerate(zip(arrivals.id, arrivals.remote, strict=True)):
             time, end, stream = int(arrivals.time[row]), int(ends[row]), float(arrivals.stream[row])
-            times = self._seen.setdefault(remote, {})
-            if time >= times.get(name, time):
-                times[name] = time
-                self._leaving.setdefault(end, []).append((remote, name))
+            before = self._remote.get(name, remote)
+            if time >= self._seen.get(before, {}).get(name, time):
+                if before != remote:
+                    self._forget(before, name)
+                self._see(remote, name, time, end)
             low, high = self._range.get(end, (stream, stream))
             self._range[end] = min(low, stream), max(high, stream)
+
+    def _see(self, remote: Id, name: Id, time: int, end: int) -> None:
+        self._seen.setdefault(remote, {})[name] = time
+        self._remote[name] = remote
+        self._leaving.setdefault(end, []).append((remote, name))
+
+    def _forget(self, remote: Id, name: Id) -> None:
+        del self._seen[remote][name], self._remote[name]
+        if not self._seen[remote]:
+            del self._seen[remote]
 
     def _take(self, arrivals: Arrivals) -> None:
         """Replace the objects that are in the list already, then insert the others, the best first."""
@@ -222,12 +235,15 @@ class TopkN:
             JoinedObject(one.id, one.remote, one.stream, one.time, new, merit, one.end, bound=one.bound)
             for one, new, merit in zip(changed, value.tolist(), fresh, strict=True)
         )
-        self._change_outside(values)
+        self._change_outside(values, {one.id for one in changed}, {one.remote for one in changed})
 
-    def _change_outside(self, values: dict[Id, float]) -> None:
-        """Insert changed objects that are not in the list with the least score that they can have."""
+    def _change_outside(self, values: dict[Id, float], done: set[Id], known: set[Id]) -> None:
+        """Insert changed objects that were not in the list with the least score that they can have.
+
+        The objects that are `done` were in it, and with them their `known` remote ids.
+        """
         if self.outside == "ignore":
-            unknown = values.keys() - {one.remote for one in self.list}
+            unknown = values.keys() - known
             self.ignored += len(unknown)
             if unknown and self.current is not None:
                 self._doubtful_to = max(self._doubtful_to, *self._members, self.current)
@@ -235,7 +251,7 @@ class TopkN:
         for remote, value in values.items():
             for name, time in self._seen.get(remote, {}).items():
                 end = self.windows.last_of(time)
-                if name in self._listed or self.current is None or end < self.current:
+                if name in done or name in self._listed or self.current is None or end < self.current:
                     continue
                 self._doubtful_to = max(self._doubtful_to, end)
                 if is_number(value):
@@ -300,6 +316,10 @@ class TopkN:
         """Return all objects of the list, the best first."""
         return list(self.list)
 
+    def listed(self, depth: int) -> list[JoinedObject]:  # noqa: ARG002 - the list is as deep as it is
+        """Return all objects of the list, the best first."""
+        return self.held()
+
     def pointers(self) -> dict[int, Id]:
         """Return the lower-bound pointers: the last object of each window whose list is full."""
         return {window: one.id for window, one in sorted(self._last.items())}
@@ -345,9 +365,7 @@ class TopkN:
         for remote, name in self._leaving.pop(window, ()):
             times = self._seen.get(remote, {})
             if name in times and self.windows.last_of(times[name]) <= window:
-                del times[name]
-                if not times:
-                    del self._seen[remote]
+                self._forget(remote, name)
 
     # Looking inside, and snapshots.
 
@@ -387,9 +405,7 @@ class TopkN:
         self._lost = {window: tuple(rank) for window, *rank in meta["lost"]}
         self._range = {end: tuple(both) for end, *both in meta["range"]}
         for row in tables["seen"].to_pylist():
-            self._seen.setdefault(row["remote"], {})[row["id"]] = row["time"]
-            end = self.windows.last_of(row["time"])
-            self._leaving.setdefault(end, []).append((row["remote"], row["id"]))
+            self._see(row["remote"], row["id"], row["time"], self.windows.last_of(row["time"]))
         if "ahead" in tables:
             self._ahead = [Arrivals.from_table(tables["ahead"])]
         if self.current is not None:

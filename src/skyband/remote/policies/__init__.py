@@ -13,7 +13,7 @@ __all__ = ["GAINING", "POLICIES", "Candidates", "Policy", "find_policy"]
 POLICIES: dict[str, Policy] = {
     policy.name: policy
     for policy in (
-        Policy("WST", WST(), RND()),
+        Policy("WST", WST(), RND(), only_candidates=True),
         Policy("WSJ-RND", WSJ(), RND()),
         Policy("WSJ-LRU", WSJ(), LRU()),
         Policy("WSJ-WBM", WSJ(), WBM()),

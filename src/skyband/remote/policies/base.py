@@ -123,12 +123,16 @@ class Ranker(Protocol):
 
 @dataclass(frozen=True)
 class Policy:
-    """A proposer and a ranker, under the name that the papers give them."""
+    """A proposer and a ranker, under the name that the papers give them.
+
+    `only_candidates` says that nobody else is ever refreshed, whatever is left of the budget.
+    """
 
     name: str
     proposer: Proposer
     ranker: Ranker
     needs_filter: bool = field(default=False)
+    only_candidates: bool = field(default=False)
 
     @property
     def whole_window(self) -> bool:

@@ -59,7 +59,8 @@ class Near:
 
     Notes
     -----
-    Zahmatkesh et al., the FILTER policy, algorithm 2. `Candidates.distance` is the paper's FDT, 1,000 by default as there.
+    Zahmatkesh et al., the FILTER policy, algorithm 2. `Candidates.distance` is the paper's FDT, 1,000 by default as
+    there.
     """
 
     whole_window: ClassVar[bool] = True

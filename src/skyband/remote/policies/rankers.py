@@ -37,12 +37,12 @@ class WBM:
 
     Notes
     -----
-    ACQUA (Dehghanzadeh et al.) as told in AcquaTop, section 3.2, and in the FILTER paper, section 2. The formulas are as
-    printed: ``L = ceil((time + size - now) / slide)`` coming answers hold the object, its value will last for
-    ``V = ceil((best before + I(now) - now) / slide)`` of them, and the score is the smaller of the two. ``I(now)`` leads to
-    the *next* expiration, so it is as many mean times between changes as have passed since the best-before time, and one:
-    a single one would make V fall the longer an id has been stale, and the ids that change most would never be refreshed
-    again. The papers rank only what has expired; budget that is left then goes to the others, by best-before.
+    ACQUA (Dehghanzadeh et al.) as told in AcquaTop, section 3.2, and in the FILTER paper, section 2. The formulas are
+    as printed: ``L = ceil((time + size - now) / slide)`` coming answers hold the object, its value will last for ``V =
+    ceil((best before + I(now) - now) / slide)`` of them, and the score is the smaller of the two. ``I(now)`` leads to
+    the *next* expiration, so it is as many mean times between changes as have passed since the best-before time, and
+    one: a single one would make V fall the longer an id has been stale, and the ids that change most would never be
+    refreshed again. The papers rank only what has expired; budget that is left then goes to the others, by best-before.
     """
 
     def rank(self, candidates: Candidates, budget: int, random: Random) -> IntArray:  # noqa: ARG002

@@ -1,7 +1,7 @@
 """How services may be asked, and what was asked: the limits of a gateway, its traffic, and what it remembers.
 
-`RateLimiter`, `CircuitBreaker` and `MissingIds` know no clock: they are told the time. They are not safe for threads; the gateway holds
-a lock. What must outlive a restart they tell in seconds that are left, since clocks differ.
+`RateLimiter`, `CircuitBreaker` and `MissingIds` know no clock: they are told the time. They are not safe for threads;
+the gateway holds a lock. What must outlive a restart they tell in seconds that are left, since clocks differ.
 """
 
 from __future__ import annotations
