@@ -73,6 +73,7 @@ def test_listing_1_1_says_what_the_paper_says() -> None:
     query = sb.parse(LISTING_1_1, sb.Mapping(services={":BKG": {"service": "followers", "budget": 2}}))
     assert (query.name, query.window) == ("Influencers", sb.Window("10 minutes", slide="1 minute", closed="right"))
     assert query.join == sb.Join("followers", budget=2)
+    assert query.k == "all"  # a set
     assert query.where == "(followers > 100000) AND (NOT (hasMentions IS NULL))"
 
 
@@ -88,8 +89,10 @@ def test_listing_1_1_finds_all_influential_users() -> None:
         query, mentions, time="ts", id="user", time_unit="s",
         services={"followers": lambda ids: {name: known[name] for name in ids}},
     )  # fmt: skip
-    found = {answer.end.timestamp() / 60: [row.id for row in answer.rows] for answer in run}  # type: ignore[union-attr]
+    answers = list(run)
+    assert all(answer.exact and row.rank is None for answer in answers for row in answer.rows)
+    found = {answer.end.timestamp() / 60: [row.id for row in answer.rows] for answer in answers}  # type: ignore[union-attr]
     assert found[0.0] == ["ann"]  # mentioned at the very moment at which this window closes
-    assert found[1.0] == found[9.0] == ["eve", "ann"]
+    assert found[1.0] == found[9.0] == ["ann", "eve"]
     assert found[10.0] == ["eve"]  # a window is open at its start, and an event without mentions is no match
     assert max(found) == 10.0

@@ -14,7 +14,13 @@ import pyarrow.parquet as pq
 import skyband as sb
 from skyband.windows import NEVER
 
-KEY = [("query", "ascending"), ("window_end", "ascending"), ("partition", "ascending"), ("rank", "ascending")]
+KEY = [
+    ("query", "ascending"),
+    ("window_end", "ascending"),
+    ("partition", "ascending"),
+    ("rank", "ascending"),
+    ("id", "ascending"),
+]
 
 
 def events(rng: np.random.Generator, n: int, start: int, kind: str = "random", disorder: int = 50) -> pa.Table:

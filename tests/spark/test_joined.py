@@ -76,6 +76,7 @@ QUERIES = [
              join=join(on="home", policy="WSJ-LRU")),
     sb.Query("high", k=9, score="max(x)", where="value > 9 AND ok", window=SLIDING, join=join(), emit="changes"),
     sb.Query("plain", k=2, score="x", window=SLIDING),
+    sb.Query("set", k="all", score="x", where="value > 9 AND ok", window=SLIDING, join=join(), select=("home",)),
     sb.Query("sums", k=3, score="sum(2 * x) / count(ok) - min(x)", where="ok OR x > 2",
              window=SLIDING, group_by="home"),
 ]  # fmt: skip
@@ -149,7 +150,7 @@ STANDING = sb.Query(
     join=join(budget=0),
 )  # fmt: skip
 NEAR = sb.Query("near", k=5, score="count(*) + value", where="value > 9", window=SLIDING, select=("home",),
-                join=join(policy="WSJ-LRU.F", distance=4))  # fmt: skip
+                join=join(policy="WSJ-LRU.F", distance=4, only_candidates=True))  # fmt: skip
 
 
 @pytest.mark.parametrize("queries", [[STANDING], [STANDING, NEAR]], ids=["one", "two"])
@@ -315,6 +316,36 @@ def test_a_stream_of_changes_as_a_service(spark: Any, tmp_path: Path) -> None:
         sb.spark.Changes(spark.range(3), id="id", value="id")
     with pytest.raises(InputError, match="the stream of changes has no column 'x'; it has name, n, at"):
         sb.spark.Changes(stream(spark, tmp_path / "changes"), id="x", value="n")
+
+
+@pytest.mark.parametrize("only_candidates", [False, True])
+def test_a_change_of_an_object_outside_the_list_takes_effect(spark: Any, tmp_path: Path, only_candidates: bool) -> None:
+    """What the stream of changes tells between two batches, of whoever it is, is in the next answer."""
+    names = [f"u{i:03}" for i in range(30)]
+    events = [pa.table({"t": [850] * 30 + [1_000], "id": [*names, "u000"], "x": [0.0] * 31}),
+              pa.table({"t": [1_100], "id": ["u000"], "x": [0.0]})]  # fmt: skip
+    write(tmp_path / "in", events)
+    write(tmp_path / "changes", [pa.table({"name": names, "n": [float(i) for i in range(30)]})])
+    feed = sb.spark.Changes(stream(spark, tmp_path / "changes"), id="name", value="n")
+
+    class Telling(Tables):
+        def write(self, answers: pa.Table, batch_id: int, session: Any) -> None:
+            super().write(answers, batch_id, session)
+            if batch_id == 0:
+                write(tmp_path / "changes", [pa.table({"name": ["u003", "u029"], "n": [1e6, None]})], 1)
+                assert feed._query is not None
+                feed._query.processAllAvailable()
+
+    sink, window = Telling(), sb.Window(1_000, slide=100)
+    told = join(budget=0, n=0, policy="AT-BSM", only_candidates=only_candidates)
+    query = sb.Query("q", k=2, score="x + value", window=window, join=told)
+    go(spark, tmp_path / "in", query, sink, tmp_path / "checkpoint", feed)
+    shown = sink.table().select(["rank", "id", "value"]).to_pylist()
+    assert [tuple(row.values()) for row in shown] == [
+        (1, "u029", 29.0), (2, "u028", 28.0), (1, "u003", 1e6), (2, "u028", 28.0),
+    ]  # fmt: skip
+    assert feed.drain(1) == {"u003": 1e6, "u029": None}, "a batch that is handled again is told the same"
+    assert feed.drain(2) == {}
 
 
 def test_a_service_that_hangs_does_not_hold_up_the_stream(spark: Any, tmp_path: Path) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import struct
-import time
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,25 +17,21 @@ import skyband as sb
 from skyband.engine import snapshot
 from skyband.errors import InputError, SnapshotError
 from skyband.spark import Files, Handle, start
-from skyband.spark.checkpoint import FIXED, KEPT_STATES, Checkpoint
-from tests.spark.torture import POINTS, Job, Ordeal, compare_outputs, rehearse, standing
+from skyband.spark.checkpoint import FIXED, FORMAT, KEPT_STATES, Checkpoint
+from tests.spark.jobs import Job, compare_outputs, standing
+from tests.unit.test_checkpoint import sealed
 
 pytestmark = pytest.mark.spark
 
-FILES = 9
+BATCHES = 9
 SHOWN = ["query", "window_start", "window_end", "rank", "id", "score", "time", "exact", "why", "provisional"]
 _numbers = count()
 
 
 @pytest.fixture(scope="module")
-def archive(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path | None:  # noqa: ARG001 - needs Java
-    return rehearse(tmp_path_factory.mktemp("rehearsal"))
-
-
-@pytest.fixture(scope="module")
 def job(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Job:
     """A stream that has come to its end, in the run "whole"."""
-    job = Job(tmp_path_factory.mktemp("recovery"), "times", seed=7, files=FILES)
+    job = Job(tmp_path_factory.mktemp("recovery"), "times", seed=7, batches=BATCHES)
     job.make()
     job.start(spark, "whole").awaitTermination()
     return job
@@ -55,7 +48,7 @@ def run(job: Job) -> str:
 @pytest.fixture
 def fresh(tmp_path: Path) -> Job:
     """A stream that has not begun, and is fed by the test."""
-    job = Job(tmp_path / "job", "guesses", seed=8, files=FILES)
+    job = Job(tmp_path / "job", "guesses", seed=8, batches=BATCHES)
     job.make()
     return job
 
@@ -72,33 +65,6 @@ def check_failure(handle: Handle, *texts: str) -> None:
     for text in texts:
         assert text in str(caught.value)
         assert text in str(handle.exception())
-
-
-# Killed at any point.
-
-
-@pytest.mark.parametrize(
-    ("kind", "files", "points"),
-    [
-        ("times", 32, [*POINTS]),
-        ("guesses", 12, [None, None, "after the sinks, before the state", None]),
-        ("counts", 12, [None, None, "after the batch, before Spark's commit"]),
-        ("joined", 9, ["after the sinks, before the state", None]),
-    ],
-)
-def test_a_killed_stream_ends_as_if_nothing_had_happened(
-    kind: str, files: int, points: list[str | None], spark: Any, archive: Path | None, tmp_path: Path
-) -> None:
-    seed = time.time_ns() % 1_000_000
-    print(f"seed {seed}")  # noqa: T201 - shown when the test fails
-    rng = np.random.default_rng(seed)
-    job = Job(tmp_path / "job", kind, seed, files)
-    job.make()
-    ordeal = Ordeal(job, rng, archive)
-    kills = list(ordeal.suffer(rng.permutation(np.array(points, object)).tolist()))
-    assert sorted(kills) == sorted(point or "at random" for point in points)
-    ordeal.finish()
-    ordeal.compare(spark)
 
 
 # Replayed batches.
@@ -132,16 +98,28 @@ def test_a_replay_changes_nothing(batches: int, offsets: bool, job: Job, run: st
     handle = job.start(spark, run)
     handle.awaitTermination()
     replayed = [progress["batchId"] for progress in handle.recentProgress if progress["numInputRows"]]
-    assert replayed == list(range(FILES - (batches if offsets else 1), FILES))
+    assert replayed == list(range(BATCHES - (batches if offsets else 1), BATCHES))
     compare_outputs(job.folder / "whole", job.folder / run)
-    assert standing(handle) == standing(job.control("whole"))
+    assert standing(job, run) == standing(job, "whole")
+    assert states(handle.checkpoint) == before
+
+
+def test_the_last_batch_is_replayed_where_commits_are_gone(job: Job, run: str, spark: Any) -> None:
+    before = states(job.control(run).checkpoint)
+    shutil.rmtree(job.folder / run / "checkpoint" / "commits")
+    handle = job.start(spark, run)
+    handle.awaitTermination()
+    compare_outputs(job.folder / "whole", job.folder / run)
+    assert standing(job, run) == standing(job, "whole")
     assert states(handle.checkpoint) == before
 
 
 def test_a_replay_further_back_than_states_are_kept_is_refused(job: Job, run: str, spark: Any) -> None:
     rewind(job.folder / run / "checkpoint", KEPT_STATES)
-    kept = ", ".join(str(batch) for batch in range(FILES - KEPT_STATES, FILES))
-    text = f"has no state of batch {FILES - KEPT_STATES - 1} (it has those of: {kept}); without it the answers would be"
+    kept = ", ".join(str(batch) for batch in range(BATCHES - KEPT_STATES, BATCHES))
+    text = (
+        f"has no state of batch {BATCHES - KEPT_STATES - 1} (it has those of: {kept}); without it the answers would be"
+    )
     check_failure(job.start(spark, run), "SnapshotError", text)
 
 
@@ -159,20 +137,21 @@ def test_a_sink_that_fails_is_written_again(fresh: Job, spark: Any) -> None:
     fresh.start(spark, "failed").awaitTermination()
     fresh.start(spark, "whole").awaitTermination()
     compare_outputs(fresh.folder / "whole", folder)
-    assert standing(fresh.control("failed")) == standing(fresh.control("whole"))
+    assert standing(fresh, "failed") == standing(fresh, "whole")
 
 
 # Started again in another way.
 
 
-def simulate(job: Job, changes: dict[int, Callable[[sb.Monitor], None]], delays: Sequence[int] = (2,) * FILES) -> Any:
+def simulate(job: Job, changes: dict[int, Callable[[sb.Monitor], None]], delays: Sequence[int] = (2,) * BATCHES) -> Any:
     """Return the answers of a monitor that is pushed one file after the other, and changed in between."""
     monitor = sb.Monitor(job.queries(), time="ts", id="id")
     tables = []
     for number, delay in enumerate(delays):
         if number in changes:
             changes[number](monitor)
-        parts = [monitor.push(pq.read_table(job.folder / "events" / f"{number:04}.parquet"))]
+        files = sorted((job.folder / "events" / f"{number:04}").iterdir())
+        parts = [monitor.push(pa.concat_tables([pq.read_table(file) for file in files]))]
         parts.append(monitor.advance(monitor.newest - delay * 1_000_000))
         tables += [part.table(quality=True) for part in parts if len(part)]
     return rows_of(tables)
@@ -194,7 +173,7 @@ def test_the_list_of_queries_may_change(fresh: Job, spark: Any) -> None:
     first = fresh.queries()
     second = [more if query == top else query for query in first if query != low] + [new]
     handle = None
-    for until, queries in ((4, first), (7, second), (FILES, first)):
+    for until, queries in ((4, first), (7, second), (BATCHES, first)):
         feed(fresh, until)
         handle = fresh.start(spark, "changed", "fed", queries=queries)
         handle.awaitTermination()
@@ -263,7 +242,7 @@ def test_sink_trigger_and_delay_may_change(fresh: Job, spark: Any) -> None:
     )
     handle.processAllAvailable()
     handle.stop()
-    feed(fresh, FILES)
+    feed(fresh, BATCHES)
     fresh.start(spark, "moved", "fed", sink=parts[2], watermark="0 seconds").awaitTermination()
     assert all(any(part.iterdir()) for part in parts)
     assert written(*parts) == simulate(fresh, {}, delays=[2] * 4 + [5] * 3 + [0] * 2)
@@ -280,7 +259,7 @@ def test_queries_with_absurdly_many_windows_are_set_aside_and_the_rest_goes_on(t
         handle = start(
             frame.parquet(str(tmp_path / "in")), [fine, *tiny], time="t", id="id", time_unit="s",
             watermark="0 seconds", sink=tmp_path / "out", checkpoint=tmp_path / "checkpoint",
-            trigger={"availableNow": True},
+            trigger={"availableNow": True}, max_window_ends=None, max_cuts=None, max_ahead=None,
         )  # fmt: skip
         handle.awaitTermination()
         return handle
@@ -316,7 +295,7 @@ def test_another_stream_is_refused(text: str, job: Job, run: str, spark: Any) ->
         job.start(spark, run, **changes)
     assert "what may be changed is the queries, the sinks, the trigger" in str(caught.value)
     job.start(spark, run).awaitTermination()
-    assert standing(job.control(run)) == standing(job.control("whole"))
+    assert standing(job, run) == standing(job, "whole")
 
 
 @pytest.mark.parametrize("key", FIXED)
@@ -329,7 +308,7 @@ def test_what_a_stream_is_stays(key: str, tmp_path: Path) -> None:
 
 
 def test_the_checkpoint_of_a_stream_that_is_not_ours_is_refused(job: Job, spark: Any, tmp_path: Path) -> None:
-    events = spark.readStream.schema("v bigint").parquet(str(job.folder / "events"))
+    events = spark.readStream.schema("v bigint").parquet(str(job.folder / "events" / "*"))
     writer = events.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
     writer.trigger(availableNow=True).start().awaitTermination()
     before = sorted(tmp_path.rglob("*"))
@@ -370,7 +349,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "this snapshot is damaged": flip,
     "bytes do not match their checksum": lambda content: content[: len(content) // 2],
     "this is no Skyband snapshot": lambda _: b"",
-    "this snapshot has format 99; this version of Skyband reads format 3": of_format_99,
+    f"this snapshot has format 99; this version of Skyband reads format {snapshot.VERSION}": of_format_99,
 }
 
 
@@ -378,16 +357,48 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 def test_a_damaged_state_is_refused(text: str, job: Job, run: str, spark: Any) -> None:
     folder = job.folder / run / "checkpoint"
     rewind(folder, 1)
-    file = folder / "skyband" / "state" / f"{FILES - 2:012}"
+    file = folder / "skyband" / "state" / f"{BATCHES - 2:012}"
     file.write_bytes(DAMAGE[text](file.read_bytes()))
-    check_failure(job.start(spark, run), f"SnapshotError: state of batch {FILES - 2} in '{folder}': ", text)
+    check_failure(job.start(spark, run), f"SnapshotError: state of batch {BATCHES - 2} in '{folder}': ", text)
 
 
 def test_a_missing_state_is_refused(job: Job, run: str, spark: Any) -> None:
     folder = job.folder / run / "checkpoint"
     rewind(folder, 1)
     shutil.rmtree(folder / "skyband" / "state")
-    check_failure(job.start(spark, run), f"has no state of batch {FILES - 2} (it has those of: none)")
+    check_failure(job.start(spark, run), f"has no state of batch {BATCHES - 2} (it has those of: none)")
+
+
+def test_a_state_in_the_place_of_another_is_refused(job: Job, run: str, spark: Any) -> None:
+    folder = job.folder / run / "checkpoint"
+    rewind(folder, 1)
+    states = folder / "skyband" / "state"
+    shutil.copy(states / f"{BATCHES - 3:012}", states / f"{BATCHES - 2:012}")
+    check_failure(
+        job.start(spark, run), f"state of batch {BATCHES - 2} in", f"this is the state of batch {BATCHES - 3}"
+    )
+
+
+def test_a_stream_whose_offsets_are_gone_is_refused(job: Job, run: str, spark: Any) -> None:
+    folder = job.folder / run / "checkpoint"
+    for name in ("offsets", "commits"):
+        shutil.rmtree(folder / name)
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(InputError, match=r"Spark's part of it is gone .* would begin anew and repeat its answers"):
+        job.start(spark, run)
+    assert sorted(folder.rglob("*")) == before
+    compare_outputs(job.folder / "whole", job.folder / run)
+
+
+def test_a_stream_that_spark_begins_anew_is_refused(job: Job, run: str, spark: Any) -> None:
+    folder = job.folder / run / "checkpoint"
+    for name in ("offsets", "commits"):
+        shutil.rmtree(folder / name)
+    (folder / "offsets").mkdir()
+    shutil.copy(job.folder / "whole" / "checkpoint" / "offsets" / "0", folder / "offsets")
+    text = f"state of batch {BATCHES - 1}, and Spark begins again with batch 0, which would repeat the answers"
+    check_failure(job.start(spark, run), text)
+    compare_outputs(job.folder / "whole", job.folder / run)
 
 
 @pytest.mark.parametrize("content", ["", "{", "\0\0\0", '"text"'])
@@ -399,12 +410,12 @@ def test_a_damaged_description_is_refused(content: str, job: Job, run: str, spar
 
 def test_a_checkpoint_of_another_version_is_refused(job: Job, run: str, spark: Any) -> None:
     file = job.folder / run / "checkpoint" / "skyband" / "stream.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"format": 99}))
-    with pytest.raises(InputError, match="has format 99, and this version of Skyband writes format 1"):
+    file.write_bytes(sealed({"format": 99}))
+    with pytest.raises(InputError, match=f"has format 99, and this version of Skyband writes format {FORMAT}"):
         job.start(spark, run)
 
 
-@pytest.mark.parametrize("name", ["status.json", "latest.arrow"])
+@pytest.mark.parametrize("name", ["status.json", "latest"])
 def test_what_is_only_shown_may_be_damaged(name: str, job: Job, run: str, spark: Any) -> None:
     rewind(job.folder / run / "checkpoint", 1)
     (job.folder / run / "checkpoint" / "skyband" / name).write_bytes(b"")

@@ -528,6 +528,23 @@ def test_a_message_has_the_row_and_what_tells_it_apart(spark: Any) -> None:
         assert value == {**{k: v for k, v in row.items() if v is not None}, **text}
 
 
+@pytest.mark.parametrize("emit", ["final", "changes"])
+def test_keys_of_a_set_have_the_id(spark: Any, emit: Any) -> None:
+    query = sb.Query("set", k="all", score="x", where="likes > 2", window=TEN, join=sb.Join("likes"), emit=emit)
+    turns = iter(range(100))
+
+    def likes(ids: Any) -> dict[Any, float]:
+        turn = next(turns)
+        return {name: float((int(name[1:]) + turn) % 5) for name in ids}
+
+    monitor = sb.Monitor([query], time="t", id="id", services={"likes": likes})
+    monitor.push(ROWS)
+    rows = monitor.finish().table(quality=True)
+    assert len(rows) > 20
+    for key, value in messages(spark, rows).items():
+        assert key == f"set|{value['window_end']}|id {value['id']}"
+
+
 def test_keys_with_partitions(spark: Any) -> None:
     none = sb.Query("none", k=2, score="x", window=TEN)
     rows = answered(GROUPS, none)

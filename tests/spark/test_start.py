@@ -43,8 +43,8 @@ def batches(seed: int, count: int = 4, n: int = 300) -> list[pa.Table]:
 
 def go(spark: Any, folder: Path, queries: Any, sink: Any, checkpoint: Path | None = None, **options: Any) -> Any:
     """Read all that is there, and stop."""
-    options = {"time": "t", "id": "id", "watermark": 60, "trigger": NOW} | options
-    handle = sb.spark.start(stream(spark, folder), queries, sink=sink, checkpoint=checkpoint, **options)
+    usual: dict[str, Any] = {"time": "t", "id": "id", "watermark": 60, "trigger": NOW}
+    handle = sb.spark.start(stream(spark, folder), queries, sink=sink, checkpoint=checkpoint, **(usual | options))
     handle.awaitTermination()
     return handle
 
@@ -122,6 +122,56 @@ def test_late_and_rejected_rows_go_to_sinks_of_their_own(spark: Any, tmp_path: P
         truth = pa.Table.from_batches(parts).select(tables[0].column_names)
         ours = pq.read_table(tmp_path / side).select(tables[0].column_names)
         assert sorted(map(repr, ours.to_pylist())) == sorted(map(repr, truth.to_pylist()))
+
+
+def test_large_integers_stay_integers(spark: Any, tmp_path: Path) -> None:
+    ids = [1811111111111111111 + n for n in range(5)]
+    tables = [
+        pa.table({"t": pa.array([at] * 5), "id": ids, "x": pa.array([at, 2**63 - 1, 3, 4, -(2**63)], pa.int64())})
+        for at in (10, 3_000, 9_000)
+    ]
+    window = sb.Window(2_000)
+    queries = [
+        sb.Query("parts", k=3, score="x * 2 - 1", window=window, partition_by="id % 10"),
+        sb.Query("rest", k=3, score="x", window=window, where="id % 10 = 2"),
+    ]
+    write(tmp_path / "in", tables)
+    sink = Tables()
+    handle = go(spark, tmp_path / "in", queries, sink)
+    truth = core(queries, tables, 60, time="t", id="id")
+    assert_same_answers(sink.table(), truth)
+    assert sink.table().schema.field("partition").type == pa.int64()
+    assert set(sink.table()["partition"].to_pylist()) == {1, 3, 4, None}
+    assert sum(p["skyband"]["rejected"] for p in handle.recentProgress) == 6
+
+
+def test_integer_aggregates_are_exact(spark: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    values = [2**63 - 1, -(2**63), 2**53 + 1, 2**62, 1, -1, None]
+    tables = [
+        pa.table(
+            {
+                "t": pa.array(rng.integers(at, at + 900, 80)),
+                "id": pa.array(rng.integers(0, 12, 80)),
+                "x": pa.array([values[n] for n in rng.integers(0, len(values), 80)], pa.int64()),
+            }
+        )
+        for at in range(0, 5_000, 1_000)
+    ]
+    scores = ["sum(x) % 1000", "max(x) % 1000 - min(x) % 7", "avg(x)", "count(x) + count(*)"]
+    queries = [sb.Query(s, k=12, score=s, window=sb.Window(1_000, slide=500)) for s in scores]
+    write(tmp_path / "in", tables)
+    sink = Tables()
+    handle = go(spark, tmp_path / "in", queries, sink)
+    assert_same_answers(sink.table(), core(queries, tables, 60, time="t", id="id"))
+    here = sb.Monitor(queries, time="t", id="id")
+    for table in tables:
+        here.push(table)
+        here.advance(here.newest - 60)
+    unfit = [group.rejected for group in here.stats().groups]
+    assert unfit[0] > 0
+    assert unfit[1:] == [0, 0, 0]
+    assert sum(p["skyband"]["rejected"] for p in handle.recentProgress) == unfit[0]
 
 
 # Queries that come and go.
@@ -308,7 +358,8 @@ def test_what_is_wrong_is_said_before_anything_is_read(spark: Any, tmp_path: Pat
     df = stream(spark, tmp_path / "in")
 
     def start(frame: Any = df, queries: Any = TOP, **options: Any) -> None:
-        sb.spark.start(frame, queries, **({"time": "t", "id": "id", "checkpoint": tmp_path / "c"} | options))
+        usual: dict[str, Any] = {"time": "t", "id": "id", "checkpoint": tmp_path / "c"}
+        sb.spark.start(frame, queries, **(usual | options))
 
     batch = spark.read.parquet(str(tmp_path / "in"))
     mistakes: list[tuple[dict[str, Any], str]] = [
@@ -338,6 +389,48 @@ def test_what_is_wrong_is_said_before_anything_is_read(spark: Any, tmp_path: Pat
             start(**options)
         assert message in str(caught.value)
     assert not (tmp_path / "c" / "offsets").exists()
+
+
+def test_tiny_windows_are_refused_with_the_numbers(spark: Any, tmp_path: Path) -> None:
+    table = pa.table({"t": pa.array([0, SECOND]).cast(pa.timestamp("us", "UTC")), "id": [1, 2], "x": [1.0, 2.0]})
+    write(tmp_path / "in", [table])
+
+    def query(name: str, window: sb.Window, score: str = "x") -> sb.Query:
+        return sb.Query(name, k=1, score=score, window=window)
+
+    def begin(*queries: sb.Query, **options: Any) -> Any:
+        return go(spark, tmp_path / "in", queries, None, tmp_path / options.pop("folder", "checkpoint"), **options)
+
+    tiny, often = query("tiny", sb.Window("1 us")), query("often", sb.Window("1 s", slide="1 ms"))
+    with pytest.raises(QueryError, match="query 'tiny': its windows end 1,000,000 times per second of event time"):
+        begin(often, tiny)
+    many = [replace(often, name=f"q{number}", score=f"x + {number}") for number in range(11)]
+    with pytest.raises(QueryError, match=r"query 'q10': its windows add 1,000 cuts .* to the 10,000 that the other"):
+        begin(*many)
+    begin(*many, max_cuts=None, folder="other")
+    handle = begin(often, max_window_ends=2_000, max_cuts=2_500)
+    twice = query("twice", sb.Window("1 s", slide="500 us"))
+    with pytest.raises(QueryError, match=r"query 'tiny': its windows end 1,000,000 times .* allows 2,000"):
+        Control(tmp_path / "checkpoint").register(tiny)
+    Control(tmp_path / "checkpoint").register(twice)  # shares the panes of `often`
+    with pytest.raises(QueryError, match=r"query 'other': its windows add 1,000 cuts .* to the 2,000 that the other"):
+        handle.register(query("other", sb.Window("1 s", slide="1 ms"), score="-x"))
+
+
+def test_a_command_is_held_to_the_limits_of_the_stream(spark: Any, tmp_path: Path) -> None:
+    """Another process may have checked against those of an earlier start."""
+    table = pa.table({"t": pa.array([0, SECOND]).cast(pa.timestamp("us", "UTC")), "id": [1, 2], "x": [1.0, 2.0]})
+    write(tmp_path / "in", [table])
+    tiny = sb.Query("tiny", k=1, score="x", window=sb.Window("1 us"))
+    top = replace(tiny, name="top", window=sb.Window("1 s"))
+    handle = go(spark, tmp_path / "in", top, None, tmp_path / "checkpoint")
+    handle.checkpoint.submit({"do": "add", "query": tiny.as_dict()})
+    write(tmp_path / "in", [table], first=1)
+    go(spark, tmp_path / "in", top, None, tmp_path / "checkpoint")
+    states = {entry["name"]: entry for entry in handle.queries}
+    assert states["top"]["state"] == "active"
+    assert states["tiny"]["state"] == "set aside"
+    assert "its windows end 1,000,000 times per second" in states["tiny"]["error"]
 
 
 def test_what_is_asked_of_a_handle_is_checked_at_once(spark: Any, tmp_path: Path) -> None:

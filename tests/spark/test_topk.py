@@ -16,7 +16,7 @@ import pytest
 import skyband as sb
 from skyband.errors import InputError, QueryError
 from skyband.spark.topk import topk
-from tests.oracle import Ask, Event, Reply
+from tests.oracle import Ask, Event, Reply, shown
 from tests.streams import Workload, assert_same, random_workload, table_of
 
 pytestmark = pytest.mark.spark
@@ -40,7 +40,7 @@ def frame(spark: Any, table: pa.Table) -> Any:
     return spark.createDataFrame(table, StructType(kinds))
 
 
-def replies(answers: Any) -> list[Reply]:
+def replies(answers: Any, select: Sequence[str] = ()) -> list[Reply]:
     """Return a DataFrame of answers as the oracle gives them, but for the empty ones."""
     table = answers.toArrow()
     whole = {name: table[name].cast(pa.int64()) for name in ("window_start", "window_end", "time")}
@@ -48,7 +48,7 @@ def replies(answers: Any) -> list[Reply]:
     partition = columns.get("partition", [None] * table.num_rows)
     found: dict[tuple[str, int, int], list[Any]] = {}
     for i, place in enumerate(zip(columns["query"], columns["window_start"], columns["window_end"], strict=True)):
-        row = (partition[i], *(columns[name][i] for name in ("rank", "id", "score", "time")))
+        row = (partition[i], *(shown(columns[name][i]) for name in ("rank", "id", "score", "time", *select)))
         found.setdefault(place, []).append(row)
     by_partition = {place: sorted(rows, key=lambda r: (r[0] or "", r[1])) for place, rows in found.items()}
     return [Reply(*place, by_partition[place]) for place in sorted(found)]
@@ -60,7 +60,8 @@ def check(spark: Any, workload: Workload, time: str = "number") -> None:
     df = frame(spark, table.set_column(0, "t", table["t"].cast(TIMES[time])))
     truth = [reply for reply in workload.truth().replies if reply.rows]
     assert truth
-    assert_same(replies(topk(df, workload.queries(), time="t", id="id")), truth, f"seed {workload.seed}, {time}")
+    answers = topk(df, workload.queries(), time="t", id="id")
+    assert_same(replies(answers, workload.asks[0].select), truth, f"seed {workload.seed}, {time}")
 
 
 def assert_equals_core(df: Any, table: pa.Table, queries: sb.Query | Sequence[sb.Query], **how: Any) -> pa.Table:
@@ -77,6 +78,33 @@ def assert_equals_core(df: Any, table: pa.Table, queries: sb.Query | Sequence[sb
 
 
 # The same answers.
+
+
+@pytest.mark.parametrize("distinct", [None, "best", "latest"])
+def test_the_selected_columns_settle_ties(spark: Any, distinct: str | None) -> None:
+    for seed in range(3):
+        select = [("note", "size"), ("size", "note"), ("size",)][seed]
+        many = {"many": 2, "n": 90, "counts": False, "tied": True, "distinct": distinct}
+        check(spark, random_workload(seed, delay=None, select=select, **many))
+
+
+def test_selected_columns_of_any_type_settle_ties(spark: Any) -> None:
+    maps = pa.array([[("k", 2)], [("k", 1), ("a", 9)], [("a", 1)], None], pa.map_(pa.string(), pa.int64()))
+    table = pa.table(
+        {
+            "t": [1] * 4, "id": [1] * 4, "x": [1.0] * 4, "map": maps,
+            "list": [["b"], ["a", None], ["a"], None], "struct": [{"a": 1}, {"a": None}, {"a": -1}, None],
+            "bytes": [b"b", b"", None, b"a"], "flag": [True, None, False, True],
+        }
+    )  # fmt: skip
+    for name in table.column_names[3:]:
+        one = query(select=(name, "t"), window=sb.Window(10))
+        answers = topk(frame(spark, table), one, time="t", id="id").select("rank", name).toArrow().sort_by("rank")
+        truth = sb.run(one, table, time="t", id="id").table()
+        # Spark's maps come back as they are, in the order of their entries.
+        assert [sorted(v) if name == "map" and v else v for v in answers[name].to_pylist()] == [
+            sorted(v) if name == "map" and v else v for v in truth[name].to_pylist()
+        ], name
 
 
 @pytest.mark.parametrize("order", ["desc", "asc"])
@@ -216,6 +244,17 @@ def test_small_integers_become_what_the_core_makes_of_them(spark: Any) -> None:
     assert [kinds[name] for name in ("rank", "id", "score", "partition", "g")] == [
         pa.int32(), pa.int64(), pa.float64(), pa.int64(), pa.int32(),
     ]  # fmt: skip
+
+
+def test_large_integers_stay_integers(spark: Any) -> None:
+    table = pa.table({"t": [1] * 5, "id": [1811111111111111111 + n for n in range(5)], "x": [1, 2**63 - 1, 3, 4, 5]})
+    queries = [
+        query("parts", partition_by="id % 10", score="x + 1", window=sb.Window(10)),
+        query("rest", where="id % 10 = 2", window=sb.Window(10)),
+    ]
+    ours = assert_equals_core(spark.createDataFrame(table), table, queries, time="t", id="id")
+    assert ours.schema.field("partition").type == pa.int64()
+    assert ours["partition"].to_pylist() == [1, 3, 4, 5, None]
 
 
 def test_rows_without_score_time_or_id_are_left_out(spark: Any) -> None:

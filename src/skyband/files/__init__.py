@@ -1,1 +1,1 @@
-"""Files as streams and answers as files: Parquet, CSV and JSON lines."""
+"""Files as streams and answers as files: Parquet, CSV and JSON lines; query files."""

@@ -7,6 +7,7 @@ import time as clock
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import Protocol
@@ -24,6 +25,7 @@ from skyband.files.stream import FileStream, read
 from skyband.files.writers import STDOUT, Output, Outputs, check, outputs
 from skyband.queries.query import Query
 from skyband.remote.remote import Remote
+from skyband.times import not_negative
 
 WARM_ROWS = 1_000
 
@@ -42,10 +44,19 @@ class Job:
     rejected: Path | None = None
     overwrite: bool = False
     services: Mapping[str, Remote] = field(default_factory=dict)
+    max_ahead: str | None = None
+
+    @cached_property
+    def not_after(self) -> int | None:
+        """The last event time that is taken: the clock is read once."""
+        ahead = not_negative(self.max_ahead, "max_ahead")
+        return None if ahead is None else clock.time_ns() // 1_000 + ahead
 
     def check(self) -> None:
         """Refuse what can be seen to be wrong before anything is read."""
         algorithms.find(self.algorithm)
+        not_negative(self.watermark, "watermark")
+        not_negative(self.max_ahead, "max_ahead")
         targets = [path for path in (self.output, self.late, self.rejected) if path is not None]
         for path in targets:
             if path != self.output or str(path) != STDOUT:
@@ -80,7 +91,7 @@ class Job:
             return
         trial = run(
             queries, few, time=self.source.time, id=self.source.id, time_unit=self.source.time_unit,
-            algorithm=self.algorithm,
+            algorithm=self.algorithm, not_after=self.not_after,
         )  # fmt: skip
         log = logging.getLogger("skyband.engine.monitor")
         log.disabled = True  # the real run says it all again
@@ -98,6 +109,7 @@ class Report:
     late: int = 0
     partly_late: int = 0
     rejected: int = 0
+    ahead: int = 0
     answers: int = 0
     kept: int = 0
     bound: int = 0
@@ -108,6 +120,7 @@ class Report:
         """Take over the numbers of a monitor."""
         self.rows, self.answers = stats.rows, stats.answers
         self.late, self.partly_late, self.rejected = stats.late, stats.partly_late, stats.rejected
+        self.ahead = stats.ahead
         self.keep(stats.kept, stats.bound)
 
     def keep(self, kept: int, bound: int) -> None:
@@ -159,7 +172,7 @@ def execute(job: Job, watch: RunObserver | None = None) -> Report:
         going = run(
             job.queries, reading, time=job.source.time, id=job.source.id, time_unit=job.source.time_unit,
             watermark=job.watermark, algorithm=job.algorithm, on_late=sinks[0], on_rejected=sinks[1],
-            services=job.services,
+            services=job.services, not_after=job.not_after,
         )  # fmt: skip
         reading.monitor = going.monitor
         with closing(reading):

@@ -5,7 +5,6 @@ Or a text in RSP-QL or SQL, with a mapping beside it that says what the text doe
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from skyband.errors import InputError, LanguageError, QueryError
 from skyband.files.services import remote_of
 from skyband.languages import read_rspql, read_sql
 from skyband.languages.mapping import mapping_of
+from skyband.languages.toml import read_toml
 from skyband.queries.query import Query
 from skyband.remote.remote import Remote
 
@@ -91,10 +91,11 @@ def _text(path: Path) -> str:
 
 
 def _toml(path: Path) -> dict[str, Any]:
+    text = _text(path)
     try:
-        return tomllib.loads(_text(path))
-    except tomllib.TOMLDecodeError as error:
-        msg = f"{path} is no TOML: {error}"
+        return read_toml(text)
+    except InputError as error:
+        msg = f"{path}: {error}"
         raise InputError(msg) from None
 
 
@@ -114,6 +115,8 @@ def _load_sql(path: Path, mapping: Path | None) -> QueryFile:
     if unknown := [key for key in given if key not in DEFAULTS]:
         msg = f"{mapping}: unknown key {', '.join(map(repr, unknown))}; for SQL, allowed are {', '.join(DEFAULTS)}"
         raise QueryError(msg)
+    if problems := _not_text(given):
+        raise QueryError([f"{mapping}: {problem}" for problem in problems])
     with _naming(path):
         found = read_sql(_text(path), name=path.stem)
     time = _same("time", [one.time for one in found], path)
@@ -187,12 +190,26 @@ def queries_of(tables: Iterable[Mapping[str, Any]]) -> tuple[list[Query], list[s
     """Make queries of plain values; returns all that is wrong with them as well."""
     queries, problems = [], []
     for number, table in enumerate(tables, 1):
+        bare = {key: table[key] for key in ("size", "slide", "offset") if _is_bare(table.get(key))}
+        found = [_without_unit(key, value) for key, value in bare.items()]
         try:
-            queries.append(Query.from_dict(table))
+            queries.append(Query.from_dict({**table, **{key: f"{value} us" for key, value in bare.items()}}))
         except QueryError as error:
-            head = f"query {error.name!r}" if error.name else f"query number {number}"
-            problems += [f"{head}: {problem}" for problem in error.problems]
+            found += error.problems
+        name = table.get("name")
+        head = f"query {name!r}" if isinstance(name, str) else f"query number {number}"
+        problems += [f"{head}: {problem}" for problem in found]
     return queries, problems + repeated(queries)
+
+
+def _is_bare(value: Any) -> bool:
+    """Tell whether a length of time or of events has no unit; 0 needs none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value != 0
+
+
+def _without_unit(key: str, value: float) -> str:
+    events = f", or '{value} events'" if key != "offset" else ""
+    return f"{key} is {value}, without a unit; write for example '{value} seconds'{events}"
 
 
 def repeated(queries: Sequence[Query]) -> list[str]:
@@ -206,6 +223,12 @@ def _tables(given: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [table for table in tables if isinstance(table, Mapping)] if isinstance(tables, list) else []
 
 
+def _not_text(given: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{key} is {given[key]!r}; give a text" for key in DEFAULTS if key in given and not isinstance(given[key], str)
+    ]
+
+
 def _top_problems(given: Mapping[str, Any]) -> list[str]:
     problems = []
     if unknown := [key for key in given if key not in (*DEFAULTS, "query", "service")]:
@@ -213,9 +236,7 @@ def _top_problems(given: Mapping[str, Any]) -> list[str]:
             f"unknown key {', '.join(map(repr, unknown))} above the queries; "
             f"allowed are {', '.join(DEFAULTS)}, [service.NAME] and [[query]]"
         )
-    problems += [
-        f"{key} is {given[key]!r}; give a text" for key in DEFAULTS if key in given and not isinstance(given[key], str)
-    ]
+    problems += _not_text(given)
     if not isinstance(given.get("service", {}), Mapping):
         problems.append("service is no table; write a table [service.NAME] for each service")
     if isinstance(given.get("query"), Mapping):

@@ -22,6 +22,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from skyband.errors import InputError
+from skyband.files import durable
 
 ENOUGH_ROWS = 1 << 17
 STDOUT = "-"
@@ -234,9 +235,9 @@ class Output:
         self._sheet.close()
 
     def keep(self) -> None:
-        """Give the file its name."""
+        """Give the file its name; then it outlives a power cut."""
         if self.path is not None:
-            os.replace(self._part, self.path)
+            durable.keep(self._part, self.path)
 
     def drop(self) -> None:
         """Remove what was written so far."""

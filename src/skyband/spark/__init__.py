@@ -1,4 +1,7 @@
-"""The Spark pipeline: continuous top-k on streaming DataFrames, and the same queries on batch DataFrames."""
+"""The Spark pipeline: continuous top-k on streaming DataFrames, and the same queries on batch DataFrames.
+
+`reducers` runs on the executors, `loop` on the driver, once per micro-batch. A new sink is a module of `sinks`.
+"""
 
 from skyband.spark.control import Control
 from skyband.spark.handle import Handle

@@ -1,29 +1,38 @@
 """The folder that makes a stream durable: Skyband's part of Spark's checkpoint.
 
-``skyband/stream.json`` says what the stream is; ``state/<batch>`` holds everything the core knew after a batch;
-``commands/<number>`` are the changes to the queries that anyone asked for, ``planned/<batch>`` how many of them a
-batch took in, so that a replayed batch takes in the same; ``latest.arrow`` and ``status.json`` show how things
-stand. Every file is written under another name and renamed, so it is there as a whole or not at all.
+``skyband/stream.json`` says what the stream is, ``started.json`` what it was last started with; ``state/<batch>`` holds
+everything the core knew after a batch; ``commands/<number>`` are the changes to the queries that anyone asked for,
+``planned/<batch>`` what was settled for a batch before it was read, such as how many of them it takes in, so that a
+replay decides alike; ``latest`` and ``status.json`` show how things stand; ``alive.json`` tells by its time whether the
+stream still runs. Every file is there as a whole or not at all, and has a checksum.
+
+A state names its batch, its stream and the state before it. One that is in the wrong place is refused, since a stream
+that went on from it would repeat or lose answers.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
-import tempfile
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 
 from skyband.engine import snapshot
 from skyband.errors import InputError, SnapshotError
+from skyband.files.durable import Folder
 
-FORMAT = 1
+FORMAT = 2
 KEPT_STATES = 4
+COMMANDS = ("add", "change", "remove", "pause", "resume", "set aside")
 FIXED = {
     "time": "the time column",
     "id": "the id column",
@@ -37,12 +46,16 @@ CHANGEABLE = "the queries, the sinks, the trigger, the watermark's delay and the
 
 @dataclass
 class State:
-    """What a stream knew after a batch: the monitor as bytes, how many commands were applied, who waits or failed."""
+    """What a stream knew after a batch: the monitor as bytes, how many commands were applied, who waits or failed.
+
+    `refused` are the last commands that could not be read, by their number.
+    """
 
     monitor: bytes
     applied: int = 0
     declared: list[dict[str, Any]] = field(default_factory=list)
     aside: dict[str, dict[str, Any]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
 
 
 class Checkpoint:
@@ -75,11 +88,18 @@ class Checkpoint:
             text = "/" + text[scheme.end() :]
         self.folder = Path(text)
         self.root = self.folder / "skyband"
+        self.files = Folder(self.root)
+        self._saved: tuple[int, str] | None = None  # the last batch whose state was written here, and its digest
 
     # What the stream is.
 
     def open(
-        self, identity: dict[str, Any], schema: pa.Schema, declared: list[dict[str, Any]], services: Sequence[str] = ()
+        self,
+        identity: dict[str, Any],
+        schema: pa.Schema,
+        declared: list[dict[str, Any]],
+        services: Sequence[str] = (),
+        limits: dict[str, int | None] | None = None,
     ) -> None:
         """Begin or continue; refuse a folder that belongs to another stream or version, or cannot be written.
 
@@ -93,36 +113,42 @@ class Checkpoint:
             The queries that it is started with.
         services
             The names of the services that these, and others, may join with.
+        limits
+            What queries that come later are held to.
         """
         try:
             begun = self._begun(identity)
-            self._write(self.root / "schema.arrow", schema.serialize().to_pybytes())
-            self._write(self.root / "declared.json", json.dumps(declared).encode())
-            self._write(self.root / "services.json", json.dumps(list(services)).encode())
+            self.files.clean()
+            started = {
+                "schema": b64encode(schema.serialize().to_pybytes()).decode(), "queries": declared,
+                "services": list(services), "limits": limits or {},
+            }  # fmt: skip
+            self._put("started.json", started)
             if not begun:  # the last file: with it, everything is there
-                text = json.dumps({"format": FORMAT, **identity}, indent=2)
-                self._write(self.root / "stream.json", text.encode())
+                self._put("stream.json", {"format": FORMAT, "stream": uuid4().hex, **identity})
         except OSError as error:
             msg = f"cannot use the checkpoint {str(self.folder)!r}: {error.strerror}; choose a folder you may write to"
             raise InputError(msg) from None
 
     def schema(self) -> pa.Schema:
         """Return the stream's columns."""
-        return pa.ipc.read_schema(pa.py_buffer((self.root / "schema.arrow").read_bytes()))
+        return pa.ipc.read_schema(pa.py_buffer(b64decode(self._get("started.json")["schema"])))
 
     def declared(self) -> list[dict[str, Any]]:
         """Return the queries that the stream was last started with."""
-        return json.loads((self.root / "declared.json").read_bytes())  # type: ignore[no-any-return]
+        return list(self._get("started.json")["queries"])
 
     def services(self) -> list[str]:
         """Return the names of the services that the stream was last started with."""
-        file = self.root / "services.json"
-        return json.loads(file.read_bytes()) if file.exists() else []
+        return list(self._get("started.json")["services"])
+
+    def limits(self) -> dict[str, int | None]:
+        """Return the limits that the stream was last started with."""
+        return dict(self._get("started.json")["limits"])
 
     def _begun(self, identity: dict[str, Any]) -> bool:
         """Tell whether the folder has been used before, by this stream."""
-        file = self.root / "stream.json"
-        if not file.exists():
+        if self.files.get("stream.json") is None:
             if (self.folder / "offsets").exists():
                 msg = (
                     f"the checkpoint {str(self.folder)!r} belongs to a stream that was not started by Skyband; "
@@ -130,13 +156,7 @@ class Checkpoint:
                 )
                 raise InputError(msg)
             return False
-        found = self._read_json(file)
-        if found.get("format") != FORMAT:
-            msg = (
-                f"the checkpoint {str(self.folder)!r} has format {found.get('format')}, and this version of Skyband "
-                f"writes format {FORMAT}; continue it with the version that began it, or choose an empty folder"
-            )
-            raise InputError(msg)
+        found = self.identity
         for key, what in FIXED.items():
             if found.get(key) != identity.get(key):
                 msg = (
@@ -145,33 +165,72 @@ class Checkpoint:
                     "choose an empty folder"
                 )
                 raise InputError(msg)
+        self._check_offsets()
         return True
+
+    def _check_offsets(self) -> None:
+        """Refuse to go on where Spark has forgotten what it read: it would begin anew, and answer everything again."""
+        states = self.states()
+        if (states or self.shown_at() is not None) and not _numbers(self.folder / "offsets"):
+            what = f"the state of batch {states[-1]}" if states else "what batches have answered"
+            msg = (
+                f"the checkpoint {str(self.folder)!r} has {what}, but Spark's part of it is gone (there is nothing in "
+                "'offsets'), so that the stream would begin anew and repeat its answers; restore the folder from a "
+                "backup, or choose an empty one, and other places for the answers"
+            )
+            raise InputError(msg)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What the stream is; InputError where there is none."""
-        file = self.root / "stream.json"
-        if not file.exists():
+        """What the stream is; InputError where there is none, or one of another version."""
+        if self.files.get("stream.json") is None:
             msg = f"{str(self.folder)!r} is no checkpoint of a Skyband stream (it has no skyband/stream.json)"
             raise InputError(msg)
-        return self._read_json(file)
+        found = self._get("stream.json")
+        if found.get("format") != FORMAT:
+            msg = (
+                f"the checkpoint {str(self.folder)!r} has format {found.get('format')}, and this version of Skyband "
+                f"writes format {FORMAT}; continue it with the version that began it, or choose an empty folder"
+            )
+            raise InputError(msg)
+        return found
 
     # What it knew after a batch.
 
     def save(self, batch: int, state: State) -> int:
         """Write the state after a batch, and remove old ones; return how many bytes it has."""
-        meta = {"applied": state.applied, "declared": state.declared, "aside": state.aside}
+        meta = {
+            "batch": batch, "stream": self.identity["stream"], "previous": self._digest(batch - 1),
+            "applied": state.applied, "declared": state.declared, "aside": state.aside,
+            "refused": state.refused,
+        }  # fmt: skip
         blob = snapshot.encode(meta, {"monitor": pa.table({"bytes": pa.array([state.monitor], pa.large_binary())})}, [])
-        self._write(self._state(batch), blob)
+        for later in [n for n in self.states() if n > batch]:  # Spark went back, and they do not follow this one
+            self.files.delete(_state(later))
+        self.files.put(_state(batch), blob)
+        self._saved = batch, snapshot.digest(blob)
         for old in self.states()[:-KEPT_STATES]:
-            self._state(old).unlink(missing_ok=True)
-            self._planned(old).unlink(missing_ok=True)
+            self.files.delete(_state(old))
+            self.files.delete(_planned(old))
         return len(blob)
 
+    def before(self, batch: int) -> State | None:
+        """Return the state that a batch starts from; None for the first one."""
+        if batch > 0:
+            return self.load(batch - 1)
+        if (states := self.states()) and states[0] > 0:
+            msg = (
+                f"the checkpoint {str(self.folder)!r} has the state of batch {states[-1]}, and Spark begins again with "
+                "batch 0, which would repeat the answers; restore the folder from a backup, or choose an empty one, "
+                "and other places for the answers"
+            )
+            raise SnapshotError(msg)
+        return None
+
     def load(self, batch: int) -> State:
-        """Return the state after a batch."""
-        file = self._state(batch)
-        if not file.exists():
+        """Return the state after a batch; refuse one of another batch or stream, or with another past."""
+        blob = self.files.get(_state(batch))
+        if blob is None:
             kept = ", ".join(map(str, self.states())) or "none"
             msg = (
                 f"the checkpoint {str(self.folder)!r} has no state of batch {batch} (it has those of: {kept}); "
@@ -179,115 +238,190 @@ class Checkpoint:
             )
             raise SnapshotError(msg)
         try:
-            meta, tables, _ = snapshot.decode(file.read_bytes())
+            meta, tables, _ = snapshot.decode(blob)
+            self._check_place(batch, meta)
         except SnapshotError as error:
             msg = f"state of batch {batch} in {str(self.folder)!r}: {error}"
             raise SnapshotError(msg) from None
-        return State(tables["monitor"]["bytes"][0].as_py(), meta["applied"], meta["declared"], meta["aside"])
+        return State(
+            tables["monitor"]["bytes"][0].as_py(), meta["applied"], meta["declared"], meta["aside"],
+            meta["refused"],
+        )  # fmt: skip
+
+    def _check_place(self, batch: int, meta: dict[str, Any]) -> None:
+        follows = self._digest(batch - 1) in (None, meta["previous"])  # None: removed, as old ones are
+        wrong = (
+            f"this is the state of batch {meta['batch']}" if meta["batch"] != batch
+            else "this is the state of another stream" if meta["stream"] != self.identity["stream"]
+            else None if follows
+            else f"it does not follow the state of batch {batch - 1} that is here"
+        )  # fmt: skip
+        if wrong:
+            msg = f"{wrong}, so the answers would be wrong; restore the folder from a backup, or choose an empty one"
+            raise SnapshotError(msg)
+
+    def _digest(self, batch: int) -> str | None:
+        """Return what tells the state after a batch from all others; None where it is not here."""
+        if self._saved is not None and self._saved[0] == batch:
+            return self._saved[1]
+        blob = self.files.get(_state(batch))
+        return None if blob is None else snapshot.digest(blob)
 
     def states(self) -> list[int]:
         """Return the batches whose state is kept, oldest first."""
         return _numbers(self.root / "state")
 
-    def _state(self, batch: int) -> Path:
-        return self.root / "state" / f"{batch:012}"
-
     # What was asked for.
 
     def submit(self, command: dict[str, Any]) -> int:
         """Add a command for the next batch; return its number."""
-        folder = self.root / "commands"
-        folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(command).encode()
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".") as draft:
-            draft.write(text)
-            draft.flush()
-            os.fsync(draft.fileno())
-            number = (_numbers(folder) or [0])[-1]
-            while True:
-                number += 1
-                try:
-                    os.link(draft.name, folder / f"{number:012}")  # fails if another process took the number
-                except FileExistsError:
-                    continue
+        text, number = _sealed(command), self._last_command()
+        while True:
+            number += 1
+            if self.files.put_if_absent(_command(number), text):  # else another process took the number
                 return number
 
     def commands(self, after: int, upto: int | None = None) -> list[dict[str, Any]]:
-        """Return the commands that follow one, up to another."""
-        folder = self.root / "commands"
-        chosen = [n for n in _numbers(folder) if n > after and (upto is None or n <= upto)]
-        return [self._read_json(folder / f"{n:012}") for n in chosen]
+        """Return the commands that follow one, up to another.
 
-    def plan(self, batch: int) -> int:
-        """Settle up to which command a batch takes in: the same one when it is replayed."""
-        file = self._planned(batch)
-        if not file.exists():
-            last = (_numbers(self.root / "commands") or [0])[-1]
-            self._write(file, str(last).encode(), durable=False)
-        return int(file.read_bytes())
+        One that cannot be read is there with ``"do": "nothing"``, its `number` and an `error`: whoever wrote it must
+        not be able to stop the stream.
+        """
+        numbers = _numbers(self.root / "commands")
+        return [self._asked(n) for n in numbers if n > after and (upto is None or n <= upto)]
 
-    def _planned(self, batch: int) -> Path:
-        return self.root / "planned" / f"{batch:012}"
+    def _asked(self, number: int) -> dict[str, Any]:
+        try:
+            found = self._get(_command(number))
+        except SnapshotError as error:
+            return {"do": "nothing", "number": number, "error": str(error)}
+        do, body = found.get("do"), found.get("query", found.get("subscription", found))
+        if do in COMMANDS and isinstance(body, dict) and isinstance(body.get("name"), str):
+            return found
+        msg = f"it is {json.dumps(found)[:100]}; a command has 'do' ({', '.join(COMMANDS)}) and a 'name' or a 'query'"
+        return {"do": "nothing", "number": number, "error": msg}
+
+    def set_aside_since(self, command: int) -> set[str]:
+        """Return the queries that someone has asked to set aside after a command."""
+        return {one["name"] for one in self.commands(after=command) if one["do"] == "set aside"}
+
+    def _last_command(self) -> int:
+        return (_numbers(self.root / "commands") or [0])[-1]
+
+    def plan(self, batch: int, **settled: Any) -> dict[str, Any]:
+        """Settle what a batch depends on beside its rows: the same when it is replayed.
+
+        Parameters
+        ----------
+        batch
+            Spark's number of the batch.
+        settled
+            What is settled now, unless it was before: values that JSON can hold.
+
+        Returns
+        -------
+        What is settled; `commands` says up to which command the batch takes in.
+        """
+        if self.files.get(_planned(batch)) is None:
+            self.replan(batch, {"commands": self._last_command(), **settled})
+        return self._get(_planned(batch))
+
+    def replan(self, batch: int, plan: dict[str, Any]) -> None:
+        """Settle otherwise what a batch depends on; it must not have been answered yet."""
+        self._put(_planned(batch), plan)
 
     # How things stand.
 
     def show(self, status: dict[str, Any], latest: pa.Table | None) -> None:
         """Write what people look at."""
         if latest is not None:
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_file(sink, latest.schema) as writer:
-                writer.write_table(latest)
-            self._write(self.root / "latest.arrow", sink.getvalue().to_pybytes(), durable=False)
-        self._write(self.root / "status.json", json.dumps(status).encode(), durable=False)
+            self.files.put("latest", snapshot.encode({}, {"latest": latest}, []), durable=False)
+        self._put("status.json", status, durable=False)
 
     def status(self) -> dict[str, Any]:
         """Return how things stand; empty before the first batch."""
-        file = self.root / "status.json"
         try:
-            return self._read_json(file) if file.exists() else {}
+            return {} if self.shown_at() is None else self._get("status.json")
         except SnapshotError:  # after a power cut; the next batch writes it anew
             return {}
 
     def latest(self) -> pa.Table | None:
         """Return every query's latest answer, if there is one."""
-        file = self.root / "latest.arrow"
+        blob = self.files.get("latest")
         try:
-            return pa.ipc.open_file(file.read_bytes()).read_all() if file.exists() else None
-        except pa.ArrowInvalid:  # as with the status
+            return None if blob is None else snapshot.decode(blob)[1]["latest"]
+        except SnapshotError:  # as with the status
             return None
 
     def version(self) -> tuple[float | None, int]:
         """Return something that differs whenever the status or the commands do; cheap to ask for again and again."""
-        return self.shown_at(), (_numbers(self.root / "commands") or [0])[-1]
+        return self.shown_at(), self._last_command()
 
     def shown_at(self) -> float | None:
         """Return when the status was last written, in seconds since 1970; None before the first batch."""
         file = self.root / "status.json"
         return file.stat().st_mtime if file.exists() else None
 
-    def _read_json(self, file: Path) -> dict[str, Any]:
+    # Whether it runs.
+
+    def mark(self, state: str) -> None:
+        """Say whether the stream is "running", or how it "ended" or "failed"."""
+        self._put("alive.json", {"state": state}, durable=False)
+
+    def beat(self) -> None:
+        """Give a sign of life; costs no write."""
+        with contextlib.suppress(FileNotFoundError):  # nothing was said yet
+            os.utime(self.root / "alive.json")
+
+    def sign_of_life(self) -> tuple[str, float] | None:
+        """Return what was last said of the stream, and when the last sign of life was; None where there was none."""
         try:
-            found = json.loads(file.read_bytes())
+            return str(self._get("alive.json")["state"]), (self.root / "alive.json").stat().st_mtime
+        except (FileNotFoundError, KeyError, SnapshotError):
+            return None
+
+    def in_a_batch(self) -> bool:
+        """Tell whether a batch is under way: Spark notes its offsets when it begins and its commit when it ends."""
+        begun, done = (_numbers(self.folder / name) for name in ("offsets", "commits"))
+        return bool(begun) and (not done or begun[-1] > done[-1])
+
+    # Documents: JSON with a checksum of its own.
+
+    def _put(self, name: str, document: dict[str, Any], durable: bool = True) -> None:
+        self.files.put(name, _sealed(document), durable)
+
+    def _get(self, name: str) -> dict[str, Any]:
+        try:
+            found = json.loads(self.files.get(name) or b"")
         except ValueError:
             found = None
-        if not isinstance(found, dict):
-            msg = f"{str(file)!r} is damaged; restore the checkpoint from a backup, or choose an empty folder"
-            raise SnapshotError(msg)
-        return found
+        if isinstance(found, dict):
+            checksum = found.pop("checksum", None)
+            if checksum == _checksum(found) or (checksum is None and found.get("format") == 1):  # which had none
+                return found
+        msg = f"{str(self.root / name)!r} is damaged; restore the checkpoint from a backup, or choose an empty folder"
+        raise SnapshotError(msg)
 
-    def _write(self, file: Path, content: bytes, durable: bool = True) -> None:
-        """Write a file as a whole or not at all; `durable`: it outlives a power cut too."""
-        file.parent.mkdir(parents=True, exist_ok=True)
-        draft = file.with_name(f".{file.name}.draft")
-        with draft.open("wb") as out:
-            out.write(content)
-            if durable:
-                out.flush()
-                os.fsync(out.fileno())
-        draft.replace(file)
+
+def _sealed(document: dict[str, Any]) -> bytes:
+    return json.dumps({**document, "checksum": _checksum(document)}).encode()
+
+
+def _checksum(document: dict[str, Any]) -> str:
+    return sha256(json.dumps(document).encode()).hexdigest()
+
+
+def _state(batch: int) -> str:
+    return f"state/{batch:012}"
+
+
+def _planned(batch: int) -> str:
+    return f"planned/{batch:012}"
+
+
+def _command(number: int) -> str:
+    return f"commands/{number:012}"
 
 
 def _numbers(folder: Path) -> list[int]:
-    if not folder.is_dir():
-        return []
-    return sorted(int(file.name) for file in folder.iterdir() if file.name.isdigit())
+    return sorted(int(name) for name in Folder(folder).list("") if name.isdigit())

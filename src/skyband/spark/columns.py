@@ -19,9 +19,11 @@ from skyband.events.keys import is_text
 from skyband.expressions import Expression
 from skyband.expressions.bind import find_column
 from skyband.expressions.sparksql import micros
+from skyband.times import FARTHEST
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
 VALUES = {
     "integer": pa.int64(),
@@ -45,6 +47,26 @@ def in_utc(schema: pa.Schema) -> pa.Schema:
         return pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz else kind
 
     return pa.schema([(field.name, settled(field.type)) for field in schema])
+
+
+def comparable(name: str, kind: DataType) -> Column:
+    """Return a column that compares as `skyband.order.value_ranks` has it."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+    from pyspark.sql.types import MapType, StringType
+
+    column = F.col(quoted(name))
+    if isinstance(kind, StringType):
+        column = column.cast("string")  # by its bytes: this takes away a collation
+    elif isinstance(kind, MapType):
+        column = F.array_sort(F.map_entries(column))
+    elif "map<" in kind.simpleString():
+        column = column.cast("string")  # Spark cannot compare what has maps inside
+    return column
+
+
+def ascending(name: str, kind: DataType) -> Column:
+    """Return how an id, or a selected column, settles ties."""
+    return comparable(name, kind).asc()
 
 
 def check(schema: pa.Schema, source: StreamColumns) -> None:
@@ -82,18 +104,22 @@ def quoted(name: str) -> str:
 def event_time_sql(source: StreamColumns, schema: pa.Schema) -> str:
     """Return the event time as SQL: whole microseconds since the epoch, whatever the session's time zone.
 
+    Numbers that lie too far from the epoch give NULL, as they do in the core.
+
     Examples
     --------
     >>> event_time_sql(StreamColumns("ts", "id", "s"), pa.schema([("ts", pa.int32())]))
-    'try_multiply(cast(`ts` AS BIGINT), 1000000L)'
+    'if(cast(`ts` AS BIGINT) BETWEEN -2305843009213L AND 2305843009213L, cast(`ts` AS BIGINT) * 1000000L, NULL)'
     """
     kind, name = schema.field(source.time).type, quoted(source.time)
     if not pa.types.is_integer(kind):
         return micros(name, kind)
     number = f"cast({name} AS BIGINT)"
-    texts = {"s": f"try_multiply({number}, 1000000L)", "ms": f"try_multiply({number}, 1000L)"}
-    texts["ns"] = f"(({number} - pmod({number}, 1000L)) div 1000L)"
-    return texts.get(source.time_unit or "us", number)
+    if source.time_unit == "ns":
+        return f"(({number} - pmod({number}, 1000L)) div 1000L)"
+    unit = {"s": 1_000_000, "ms": 1_000}.get(source.time_unit or "us", 1)
+    most, times = FARTHEST // unit - (FARTHEST % unit == 0), f" * {unit}L" if unit > 1 else ""
+    return f"if({number} BETWEEN -{most}L AND {most}L, {number}{times}, NULL)"
 
 
 def event_time(source: StreamColumns, schema: pa.Schema) -> Column:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from skyband.engine.intake import Ranking
+from skyband.engine.limits import WindowLimits
 from skyband.engine.monitor import Monitor
 from skyband.engine.schema import used_columns
-from skyband.errors import InputError, QueryError
+from skyband.errors import InputError, QueryError, SkybandError
 from skyband.events.batch import StreamColumns
 from skyband.events.keys import is_text
 from skyband.queries.query import Query
 from skyband.remote.remote import Remote
 from skyband.spark.checkpoint import Checkpoint
+from skyband.spark.heartbeat import Observer
 from skyband.spark.notebook import Board, Shown, show
+
+MOST_RANKINGS = 20
+"""Spark compiles the thresholds of all rankings into one filter: very many stall the stream."""
 
 
 def check(
@@ -49,6 +56,41 @@ def check(
         raise QueryError(msg, query.name)
 
 
+def check_rankings(queries: Sequence[Query]) -> None:
+    """Refuse more rankings than one pass over a batch can serve: each is a threshold that Spark compares rows with."""
+    rankings: dict[Ranking, str] = {}
+    for query in queries:
+        if query.sides is None:
+            rankings.setdefault(Ranking.of(query), query.name)
+    if len(rankings) > MOST_RANKINGS:
+        msg = (
+            f"with it the queries rank in {len(rankings)} ways, and a stream on Spark serves at most {MOST_RANKINGS}; "
+            "give it the score, where, partition_by, distinct and order of another query, rank all groups at once with "
+            "partition_by instead of a where for each, or start a second stream"
+        )
+        raise QueryError(msg, list(rankings.values())[MOST_RANKINGS])
+
+
+def query_of(given: dict[str, Any]) -> Query:
+    """Return a query of a command; whatever the command holds, it must not stop the stream."""
+    try:
+        return Query.from_dict(given)
+    except SkybandError:
+        raise
+    except Exception as error:
+        msg = f"it cannot be read: {error!r}"
+        raise QueryError(msg, given["name"]) from error
+
+
+def _readable(given: Iterable[dict[str, Any]]) -> list[Query]:
+    """Return those of some queries that can be read; the others will be set aside when their turn comes."""
+    found = []
+    for one in given:
+        with suppress(SkybandError):
+            found.append(query_of(one))
+    return found
+
+
 class Control:
     """The queries of a stream, which may run in another process.
 
@@ -62,6 +104,7 @@ class Control:
 
     def __init__(self, checkpoint: str | os.PathLike[str] | Checkpoint) -> None:
         self.checkpoint = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+        self.observer = Observer(self.checkpoint)
         identity = self.checkpoint.identity
         self.source = StreamColumns(identity["time"], identity["id"], identity["time_unit"])
         if identity["placement"] == "subscriptions":
@@ -76,7 +119,8 @@ class Control:
         self._changes()
         listed, schema = self.queries, self.checkpoint.schema()
         names = {entry["name"] for entry in listed}
-        others = [Query.from_dict(entry["query"]) for entry in listed if entry["state"] != "set aside"]
+        others = _readable(entry["query"] for entry in listed if entry["state"] != "set aside")
+        before = list(others)
         for query in queries:
             if query.name in names:
                 msg = f"there is already a query named {query.name!r}; names are unique: choose another"
@@ -84,6 +128,8 @@ class Control:
             check(query, others, self.source, schema, self.checkpoint.services())
             names.add(query.name)
             others.append(query)
+        WindowLimits(**self.checkpoint.limits()).check(queries, before)
+        check_rankings(others)
 
     def register(self, *queries: Query) -> None:
         """Serve more queries from the next batch on: all of these, or none where one of them cannot be served."""
@@ -100,8 +146,16 @@ class Control:
         self._submit("pause", name)
 
     def resume(self, name: str) -> None:
-        """Show a paused query's answers again, from its next window on."""
+        """Show a paused query's answers again, from its next window on, or serve one that was set aside."""
         self._submit("resume", name)
+
+    def set_aside(self, name: str) -> None:
+        """Stop serving a query, but keep it: `resume` serves it again.
+
+        Other changes wait for the next batch. This one also counts for a batch that begins again: where a query hangs
+        or ends the stream, stop the stream, set the query aside, and start it again.
+        """
+        self._submit("set aside", name)
 
     def _submit(self, what: str, name: str) -> None:
         self._changes()
@@ -140,12 +194,17 @@ class Control:
                     listed[query["name"]] = {"name": query["name"], "state": "pending", "query": query}
                 case "remove":
                     listed.pop(command["name"], None)
-                case what if command["name"] in listed:
+                case what if what != "nothing" and command["name"] in listed:
                     listed[command["name"]]["pending"] = what
         for name, window in status.get("windows", {}).items():
             if name in listed:
                 listed[name]["latest"] = window
         return list(listed.values())
+
+    @property
+    def refused(self) -> dict[int, str]:
+        """The last commands that could not be read, by their number, and why not."""
+        return {int(number): error for number, error in self.checkpoint.status().get("refused", {}).items()}
 
     def answers(self, name: str | None = None) -> pa.Table:
         """Return a query's latest answer, or those of all; no rows where its last window was empty or none has ended.
@@ -190,8 +249,8 @@ class Control:
 
     @property
     def is_running(self) -> bool:
-        """Whether the stream may go on; of one in another process this is not known."""
-        return True
+        """Whether the stream runs, by its signs of life in the checkpoint folder."""
+        return self.observer.look() == "elsewhere"
 
     @property
     def progress(self) -> list[dict[str, Any]]:
@@ -202,7 +261,10 @@ class Control:
         """Say which queries share what, and what is kept; as of the last batch."""
         if self.fixed:
             queries = [Query.from_dict(given) for given in self.checkpoint.declared()]
-            return Monitor(queries, algorithm=self.checkpoint.identity["algorithm"]).explain()
+            said = Monitor(queries, algorithm=self.checkpoint.identity["algorithm"]).explain()
+            kept = self.progress[-1].get("kept") if self.progress else None
+            now = "" if kept is None else f": {kept:,} events now"
+            return f"{said}\n\ngroups are spread over the executors, in Spark's state store{now}"
         states = self.checkpoint.states()
         if not states:
             return "nothing has been read yet"

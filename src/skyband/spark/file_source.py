@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from skyband.errors import InputError
 from skyband.events.keys import is_text
+from skyband.files import durable
 from skyband.files.readers import CSV, PARQUET, format_of, naming
 from skyband.files.stream import FileStream
 from skyband.spark.columns import quoted
@@ -189,7 +190,7 @@ class Feed:
 
     def __init__(self, folder: Path, stream: FileStream) -> None:
         self.folder, self.stream = folder, stream
-        folder.mkdir(parents=True, exist_ok=True)
+        durable.make(folder)
         self.given = [link.readlink() for link in sorted(folder.iterdir())]
         self.files: list[Path] = []
         before = Counter(self.given)
@@ -233,10 +234,12 @@ class Feed:
             raise InputError(msg)
 
     def _give(self, batch: list[Path]) -> list[Path]:
+        links = {}
         for file in batch:
             suffix = ".gz" if file.name.lower().endswith(".gz") else ""
-            (self.folder / f"{len(self.given):012}{suffix}").symlink_to(file)
+            links[f"{len(self.given):012}{suffix}"] = file
             self.given.append(file)
+        durable.link(self.folder, links)
         return batch
 
 

@@ -10,6 +10,7 @@ from skyband.engine.monitor import Monitor
 from skyband.errors import InputError
 from skyband.spark.checkpoint import Checkpoint
 from skyband.spark.control import Control
+from skyband.spark.heartbeat import Heartbeat
 from skyband.spark.loop import StreamSpec
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ class Running:
 
     @property
     def status(self) -> dict[str, Any]:
-        """What it is doing."""
-        return dict(self.query.status)
+        """What it is doing, and, where most of the last batch was rejected, why it is ``"degraded"``; else None."""
+        return dict(self.query.status) | {"degraded": self.checkpoint.status().get("degraded")}
 
     @property
     def recentProgress(self) -> list[dict[str, Any]]:  # noqa: N802 - Spark's word
@@ -92,15 +93,17 @@ class Handle(Running, Control):
         super().__init__(stream.checkpoint)
         self.query = query
         self.stream = stream
+        self._heartbeat = Heartbeat(stream.checkpoint, query)
 
     def stop(self) -> None:
         """End the stream; started again with its checkpoint it goes on."""
         self.query.stop()
-        self._stop_feeds()
+        self._ended()
 
-    def _stop_feeds(self) -> None:
+    def _ended(self) -> None:
         for feed in self.stream.feeds.values():
             feed.stop()
+        self._heartbeat.stop()
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802 - Spark's word
         """Wait until the stream ends; raises what ended it."""
@@ -108,7 +111,7 @@ class Handle(Running, Control):
             return self.query.awaitTermination(timeout)  # type: ignore[no-any-return]
         finally:
             if not self.query.isActive:
-                self._stop_feeds()
+                self._ended()
 
     def finish(self) -> Answers:
         """Return the answers of all windows that are still open, as if the input had ended; changes nothing.

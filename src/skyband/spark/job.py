@@ -92,10 +92,12 @@ class _Run:
             handle = start(
                 read_stream(spark, self.folder / INPUT, self.stream, job.source.time), job.queries,
                 time=job.source.time, id=job.source.id, time_unit=job.source.time_unit,
-                watermark=job.watermark, algorithm=job.algorithm, checkpoint=self.folder, services=job.services,
+                watermark=job.watermark, max_ahead=job.max_ahead, algorithm=job.algorithm,
+                checkpoint=self.folder, services=job.services,
                 sink=Files(self.folder / ANSWERS),
                 late=None if job.late is None else Files(self.folder / LATE),
                 rejected=None if job.rejected is None else Files(self.folder / REJECTED),
+                max_window_ends=None, max_cuts=None,  # nobody else waits for this run
             )  # fmt: skip
         try:
             self._read(handle)
@@ -205,6 +207,7 @@ class Tally:
         report.rows = sum(_rows(entry) // entry["skyband"]["passes"] for entry in found)
         report.late, report.partly_late = sum(e["late"] for e in ours), sum(e["partlyLate"] for e in ours)
         report.rejected, report.answers = sum(e["rejected"] for e in ours), sum(e["answers"] for e in ours)
+        report.ahead = sum(e["ahead"] for e in ours)
         report.seconds = sum(e["seconds"]["all"] for e in ours)
         for entry in ours:
             report.keep(entry["kept"], entry["bound"])

@@ -12,6 +12,7 @@ import time as clock
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,19 +21,24 @@ import pyarrow.compute as pc
 from skyband.answers.answer import Answers
 from skyband.answers.table import joined
 from skyband.engine.intake import Ranking
+from skyband.engine.limits import WindowLimits
 from skyband.engine.monitor import Monitor
 from skyband.errors import SkybandError, TooManyWindows
+from skyband.events.ahead import ahead_time, doubt
 from skyband.events.batch import StreamColumns
 from skyband.queries.query import Query
 from skyband.remote.remote import Remote
 from skyband.spark import columns
 from skyband.spark.checkpoint import Checkpoint, State
-from skyband.spark.control import check
+from skyband.spark.control import check, check_rankings, query_of
+from skyband.spark.heartbeat import Heartbeat
 from skyband.spark.history import History
 from skyband.spark.reducers.partials import PartialsReducer
 from skyband.spark.reducers.ranking import BatchProgress, RankingReducer
 from skyband.spark.services import Changes
 from skyband.spark.sinks import Sink
+from skyband.spark.sinks.base import deliver
+from skyband.spark.state_store import COUNTED, HELD, Outcome, Plan
 from skyband.windows import NEVER
 
 if TYPE_CHECKING:
@@ -40,6 +46,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 RECENT = 100
+REFUSED = 20
+ASKED = "someone asked to set it aside"
 
 
 @dataclass
@@ -56,12 +64,19 @@ class StreamSpec:
     rejected: Sink | None = None
     history: History | None = None
     services: Mapping[str, Remote] = field(default_factory=dict)
+    limits: WindowLimits = field(default_factory=WindowLimits)
+    ahead: int | None = None
 
     @property
     def feeds(self) -> dict[str, Changes]:
         """The services that tell by themselves what is new."""
         asked = {name: remote.gateway.service for name, remote in self.services.items()}
         return {name: service for name, service in asked.items() if isinstance(service, Changes)}
+
+
+def not_after(ahead: int | None) -> int | None:
+    """Read the clock: return the last event time that a batch may bring now; None where any will do."""
+    return None if ahead is None else clock.time_ns() // 1_000 + ahead
 
 
 @dataclass
@@ -82,22 +97,35 @@ class MicroBatchLoop:
     _live: _Live | None = None
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
-        """Handle one batch, or handle it again."""
+        """Handle one batch, or handle it again; where it fails, without the queries that are to blame."""
+        Heartbeat.ensure(self.stream.checkpoint)
         live = self._live if self._at == batch_id - 1 else None
         self._at = None  # what is in memory is good again only when this batch is done
-        if live is None:
-            live = _Live.load(self.stream, self.declared, batch_id)
-        failing: dict[str, str] = {}
+        plan = self.stream.checkpoint.plan(batch_id, not_after=not_after(self.stream.ahead), aside={})
+        plan = {"not_after": None, "aside": {}} | plan
         while self._at is None:
-            try:
-                self._live = live.handle(df, batch_id, failing)
+            self._live = live or _Live.load(self.stream, self.declared, batch_id)
+            blamed = self._attempt(self._live, df, batch_id, plan)
+            if blamed is None:
                 self._at = batch_id
-            except TooManyWindows as error:
-                if error.query is None or error.query in failing:
-                    raise
-                logger.warning("query %r is set aside: %s", error.query, error)
-                failing[error.query] = str(error)
-                live = _Live.load(self.stream, self.declared, batch_id)
+                return
+            for name, reason in blamed.items():
+                logger.warning("query %r is set aside: %s", name, reason)
+            plan["aside"] |= blamed
+            self.stream.checkpoint.replan(batch_id, plan)
+            live = None  # what it has taken in of the batch must not count twice
+
+    def _attempt(self, live: _Live, df: DataFrame, batch_id: int, plan: dict[str, Any]) -> dict[str, str] | None:
+        """Try to handle a batch; return whom to set aside before the next attempt, and why; None where it is done."""
+        if asked := live.asked_aside(plan):
+            return dict.fromkeys(asked, ASKED)
+        try:
+            live.handle(df, batch_id, plan)
+        except TooManyWindows as error:
+            if error.query is None or error.query in plan["aside"]:
+                raise
+            return {error.query: str(error)}
+        return None
 
 
 @dataclass
@@ -110,18 +138,22 @@ class StateStoreLoop:
         What the stream is.
     declared
         The queries that it was started with.
+    plan
+        How to read what the executors send.
     """
 
     stream: StreamSpec
     declared: Sequence[Query]
+    plan: Plan
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Handle one batch, or handle it again."""
+        Heartbeat.ensure(self.stream.checkpoint)
         began = clock.perf_counter()
-        table = df.toArrow()
+        outcome = self.plan.outcome(df.toArrow())
+        table = outcome.answers
         collected = clock.perf_counter()
-        if table.num_rows and self.stream.sink is not None:
-            self.stream.sink.write(table, batch_id, df.sparkSession)
+        deliver(self.stream.sink, table, batch_id, df.sparkSession)
         status, latest = self.stream.checkpoint.status(), self.stream.checkpoint.latest()
         windows = status.get("windows", {})
         if table.num_rows:
@@ -138,16 +170,40 @@ class StateStoreLoop:
             }  # fmt: skip
             latest = _merged([last], latest)
         spent = {"collect": collected - began, "sink": clock.perf_counter() - collected}
-        entry = {"batchId": batch_id, "answerRows": table.num_rows, "seconds": spent | {"all": sum(spent.values())}}
-        progress = [old for old in status.get("progress", []) if old["batchId"] < batch_id]
+        seconds = {name: round(took, 6) for name, took in (spent | {"all": sum(spent.values())}).items()}
+        progress, totals = self._progress(batch_id, outcome, seconds, status)
         listed = [{"name": q.name, "state": "active", "query": q.as_dict()} for q in self.declared]
-        shown = {
-            "batch": batch_id,
-            "queries": listed,
-            "windows": windows,
-            "progress": [*progress[-RECENT + 1 :], entry],
-        }
+        shown = {"batch": batch_id, "totals": totals, "queries": listed, "windows": windows, "progress": progress}
+        shown["degraded"] = self._doubt(outcome, status.get("degraded"))
         self.stream.checkpoint.show(shown, latest)
+
+    def _doubt(self, outcome: Outcome, before: str | None) -> str | None:
+        """See whether most of a batch is ahead of the clock; one without rows changes nothing."""
+        if not outcome.rows or outcome.not_after is None:
+            return before if not outcome.rows else None
+        return doubt(
+            outcome.rows, outcome.changes["ahead"], outcome.ahead_at, outcome.not_after, self.stream.source,
+            self.stream.schema,
+        )  # fmt: skip
+
+    def _progress(
+        self, batch_id: int, outcome: Outcome, seconds: dict[str, float], status: dict[str, Any]
+    ) -> tuple[list[dict[str, Any]], dict[str, int]]:
+        """Return the progress of this batch after that of the ones before, and what was counted in all of them.
+
+        Executors say by how much each number changed. What is kept is not known where the status was lost.
+        """
+        changes, shown = outcome.changes, status.get("progress", [])
+        earlier = [entry for entry in shown if entry["batchId"] < batch_id]
+        again: dict[str, Any] = next((entry for entry in shown if entry["batchId"] == batch_id), {})
+        before = earlier[-1] if earlier else dict.fromkeys(HELD, 0) if batch_id == 0 else {}
+        counted = {name: changes[name] for name in COUNTED}
+        held = {name: None if before.get(name) is None else before[name] + changes[name] for name in HELD}
+        mark = before.get("watermark") if outcome.watermark is None else _moment(outcome.watermark).isoformat()
+        entry = {"batchId": batch_id, **counted, "answerRows": outcome.answers.num_rows, **held, "watermark": mark}
+        totals = status.get("totals", {})
+        totals = {name: totals.get(name, 0) - again.get(name, 0) + count for name, count in counted.items()}
+        return [*earlier[-RECENT + 1 :], entry | {"seconds": seconds}], totals
 
 
 @dataclass
@@ -162,6 +218,7 @@ class _Live:
     progress: list[dict[str, Any]] = field(default_factory=list)
     latest: pa.Table | None = None
     windows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    degraded: str | None = None
     side: dict[str, list[pa.RecordBatch]] = field(default_factory=lambda: {"late": [], "rejected": []})
 
     # Begin and continue.
@@ -169,7 +226,8 @@ class _Live:
     @classmethod
     def load(cls, stream: StreamSpec, declared: Sequence[Query], batch_id: int) -> _Live:
         """Take up the state after the batch before; begin anew where there is none."""
-        if batch_id == 0:
+        state = stream.checkpoint.before(batch_id)
+        if state is None:
             monitor = Monitor(
                 algorithm=stream.algorithm, time=stream.source.time, id=stream.source.id,
                 time_unit=stream.source.time_unit, services=stream.services,
@@ -178,7 +236,6 @@ class _Live:
             for remote in stream.services.values():
                 remote.gateway.resume()  # the first batch may be a replay, too
         else:
-            state = stream.checkpoint.load(batch_id - 1)
             monitor = Monitor.restore(state.monitor, services=stream.services)
         whole = stream.late is not None or stream.rejected is not None
         reader = RankingReducer(stream.source, stream.schema, stream.delay, whole)
@@ -186,6 +243,7 @@ class _Live:
         status = stream.checkpoint.status()
         live.progress = [entry for entry in status.get("progress", []) if entry["batchId"] < batch_id]
         live.windows = status.get("windows", {})
+        live.degraded = status.get("degraded")
         live.latest = stream.checkpoint.latest()
         monitor.on_late = live.side["late"].append if stream.late else None
         monitor.on_rejected = live.side["rejected"].append if stream.rejected else None
@@ -211,23 +269,25 @@ class _Live:
 
     # One batch.
 
-    def handle(self, df: DataFrame, batch_id: int, failing: dict[str, str]) -> _Live:
-        """Take one batch in, write its answers, keep the state; `failing` queries are set aside before."""
+    def handle(self, df: DataFrame, batch_id: int, plan: dict[str, Any]) -> _Live:
+        """Take one batch in, write its answers, keep the state; what the plan sets aside is set aside before."""
         began = clock.perf_counter()
-        upto = self.stream.checkpoint.plan(batch_id)
-        for command in self.stream.checkpoint.commands(self.state.applied, upto):
-            self._apply(command)
-        self.state.applied = upto
-        for name, error in failing.items():
+        limit, aside = plan["not_after"], plan["aside"]
+        for command in self.stream.checkpoint.commands(self.state.applied, plan["commands"]):
+            self._apply(command, aside)
+        self.state.applied = plan["commands"]
+        for name, error in aside.items():
             self._set_aside(name, error)
         commands = clock.perf_counter() - began
         before = self.monitor.stats()
-        reading = self._read(df)
+        reading = self._read(df, limit)
         reading.seconds["commands"] = commands
+        self._doubt(df, reading, self.monitor.stats().ahead - before.ahead, limit)
         with reading.phase("answer"):
             self._fill(df.sparkSession)
             for name, feed in self.stream.feeds.items():
-                self.monitor.tell(name, feed.drain(), at=self.monitor.newest)
+                since = self.monitor.newest if self.monitor.newest > NEVER else None
+                self.monitor.tell(name, feed.drain(batch_id), at=since)
             mark = None if self.stream.delay is None else self.monitor.newest - self.stream.delay
             answers = [*reading.answers, self.monitor.advance(mark if self.monitor.newest > NEVER else None)]
             tables = [part.table(quality=True) for part in answers if len(part)]
@@ -241,7 +301,7 @@ class _Live:
         self._show(batch_id, reading, before, answers, size, clock.perf_counter() - began)
         return self
 
-    def _read(self, df: DataFrame) -> BatchProgress:
+    def _read(self, df: DataFrame, limit: int | None) -> BatchProgress:
         """Take the batch in: what may matter of it, where queries join or aggregate reduced, with side outputs all."""
         reading, joined = BatchProgress(), bool(self.monitor.joins.queries)
         if joined and self.reader.whole:
@@ -249,36 +309,75 @@ class _Live:
             with reading.phase("scan"):
                 table = df.toArrow()
             with reading.phase("push"):
-                reading.shipped = table.num_rows
-                reading.answers = [self.monitor.push(table.cast(columns.in_utc(table.schema)))]
+                reading.shipped = reading.rows_read = table.num_rows
+                table = table.cast(columns.in_utc(table.schema))
+                reading.ahead_at = None if limit is None else ahead_time(table, self.stream.source, limit)
+                reading.answers = [self.monitor.push(table, not_after=limit)]
             return reading
         if self.monitor.groups or not joined:
-            reading = self.reader.read(df, self.monitor)
+            reading = self.reader.read(df, self.monitor, limit)
         if joined:
-            self.joiner.read(df, self.monitor, reading)
+            self.joiner.read(df, self.monitor, reading, limit)
         return reading
 
+    def _doubt(self, df: DataFrame, reading: BatchProgress, ahead: int, limit: int | None) -> None:
+        """See whether most of a batch is ahead of the clock; only where it may be are all its rows counted."""
+        rows = reading.rows_read
+        if rows is None:
+            rows = df.count() if 2 * ahead > reading.shipped else reading.shipped
+        if rows:
+            found = None if limit is None else doubt(
+                rows, ahead, reading.ahead_at, limit, self.stream.source, self.stream.schema
+            )  # fmt: skip
+            if found is not None and self.degraded is None:
+                logger.warning(found)
+            self.degraded = found
+
     def _write(self, table: pa.Table | None, batch_id: int, df: DataFrame) -> None:
-        if self.stream.sink is not None and table is not None and table.num_rows:
-            self.stream.sink.write(table, batch_id, df.sparkSession)
+        deliver(self.stream.sink, table, batch_id, df.sparkSession)
         for sink, rows in ((self.stream.late, self.side["late"]), (self.stream.rejected, self.side["rejected"])):
-            if sink is not None and rows:
-                sink.write(pa.Table.from_batches(rows).select(self.stream.schema.names), batch_id, df.sparkSession)
+            if rows:
+                side = pa.Table.from_batches(rows).select(self.stream.schema.names)
+                deliver(sink, side, batch_id, df.sparkSession)
             rows.clear()
 
     # Queries that come and go.
 
-    def _apply(self, command: dict[str, Any]) -> None:
-        """Do what was asked for; a query that cannot be served is set aside with the reason."""
+    def asked_aside(self, plan: dict[str, Any]) -> set[str]:
+        """Return the queries of a batch that someone has asked to set aside since it was planned."""
+        checkpoint = self.stream.checkpoint
+        asked = checkpoint.set_aside_since(plan["commands"]).difference(plan["aside"])
+        if not asked:
+            return asked
+        coming = [
+            one["query"]["name"] for one in checkpoint.commands(self.state.applied, plan["commands"]) if "query" in one
+        ]
+        return (asked & {*(query.name for query in self.monitor.queries), *coming}).difference(self.state.aside)
+
+    def _apply(self, command: dict[str, Any], aside: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Do what was asked for; a query that cannot be served, or is to be set `aside`, is kept with the reason."""
+        if command["do"] == "nothing":
+            logger.warning("command %s is left out: %s", command["number"], command["error"])
+            refused = self.state.refused | {str(command["number"]): command["error"]}
+            self.state.refused = dict(list(refused.items())[-REFUSED:])
+            return
         name = command["query"]["name"] if "query" in command else command["name"]
+        if name in aside and "query" in command:
+            self._forget(name)
+            self.state.aside[name] = {"query": command["query"], "error": aside[name]}
+            return
         try:
             match command["do"]:
                 case "add":
-                    self._register(Query.from_dict(command["query"]))
+                    self._register(query_of(command["query"]))
                 case "change":
-                    query = Query.from_dict(command["query"])
+                    query = query_of(command["query"])
                     self._remove(name)
                     self._register(query)
+                case "set aside":
+                    self._set_aside(name, ASKED)
+                case "resume" if name in self.state.aside:
+                    self._register(query_of(self.state.aside[name]["query"]))
                 case "remove":
                     self._remove(name)
                 case "pause":
@@ -287,11 +386,16 @@ class _Live:
                     self.monitor.resume(name)
         except SkybandError as error:
             logger.warning("query %r: %s", name, error)
-            if "query" in command:
+            served = any(query.name == name for query in self.monitor.queries)  # by an earlier command
+            if "query" in command and not served:
                 self.state.aside[name] = {"query": command["query"], "error": str(error)}
+            elif name in self.state.aside:
+                self.state.aside[name]["error"] = str(error)
 
     def _register(self, query: Query) -> None:
         check(query, self.monitor.queries, self.stream.source, self.stream.schema, self.stream.services)
+        self.stream.limits.check([query], self.monitor.queries)
+        check_rankings([*self.monitor.queries, query])
         self.state.aside.pop(query.name, None)
         self._announce([query])
         self.monitor.register(query, history=self.stream.history is not None)
@@ -302,9 +406,15 @@ class _Live:
             self.monitor.unregister(name)
 
     def _set_aside(self, name: str, error: str) -> None:
-        query = next(query for query in self.monitor.queries if query.name == name)
-        self.monitor.unregister(name)
-        self.state.aside[name] = {"query": query.as_dict(), "error": error}
+        """Stop serving a query, but keep it with the reason; nothing happens where it is not served."""
+        for query in [query for query in self.monitor.queries if query.name == name]:
+            self._forget(name)
+            self.state.aside[name] = {"query": query.as_dict(), "error": error}
+
+    def _forget(self, name: str) -> None:
+        """Stop serving a query, if it is served."""
+        if any(query.name == name for query in self.monitor.queries):
+            self.monitor.unregister(name)
 
     def _announce(self, more: Sequence[Query] = ()) -> None:
         """Let the monitor know which columns it will be given, also for some more queries."""
@@ -368,9 +478,11 @@ class _Live:
             "survivors": reading.shipped,
             "guesses": reading.guesses,
             "reReads": reading.re_reads,
+            "contests": reading.contests,
             "late": stats.late - before.late,
             "partlyLate": stats.partly_late - before.partly_late,
             "rejected": stats.rejected - before.rejected,
+            "ahead": stats.ahead - before.ahead,
             "answers": sum(map(len, answers)),
             "answerRows": stats.answer_rows - before.answer_rows,
             "kept": stats.kept,
@@ -398,9 +510,11 @@ class _Live:
         ]
         listed += [{"name": name, "state": "set aside", **found} for name, found in self.state.aside.items()]
         totals = {"late": stats.late, "partlyLate": stats.partly_late, "rejected": stats.rejected}
+        totals["ahead"] = stats.ahead
         status = {
             "batch": batch_id, "applied": self.state.applied, "totals": totals, "queries": listed,
-            "windows": self.windows, "progress": self.progress,
+            "windows": self.windows, "progress": self.progress, "degraded": self.degraded,
+            "refused": self.state.refused,
         }  # fmt: skip
         self.stream.checkpoint.show(status, self.latest)
 

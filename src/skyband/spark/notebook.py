@@ -9,7 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from skyband.answers.answer import Row
-from skyband.answers.changes import difference
+from skyband.answers.changes import difference, moves, seat
 from skyband.errors import QueryError
 from skyband.queries.query import Query
 
@@ -22,6 +22,9 @@ _STYLE = {
     "number": "padding: 1px 8px; text-align: right",
     "bar": "height: 0.6em; min-width: 1px; background: #e8590c; border-radius: 3px",
 }
+
+
+Moves = dict[tuple[Any, int | str], int | None]
 
 
 class Board:
@@ -44,9 +47,9 @@ class Board:
             msg = f"there is no query {unknown[0]!r}; there are {', '.join(map(repr, known)) or 'none'}"
             raise QueryError(msg)
         self._before: dict[str, tuple[str, Sequence[Row]]] = {}
-        self._moves: dict[str, dict[tuple[Any, int], int | None]] = {}
+        self._moves: dict[str, Moves] = {}
 
-    def look(self) -> list[tuple[dict[str, Any], list[Row], dict[tuple[Any, int], int | None]]]:
+    def look(self) -> list[tuple[dict[str, Any], list[Row], Moves]]:
         """Return each query's entry, its latest rows, and the ranks that those which moved had before."""
         table, found = self.control.answers(), []
         listed: dict[str, list[Row]] = {}
@@ -60,8 +63,7 @@ class Board:
             rows = listed.get(name, []) if entry.get("latest", {}).get("rows") else []
             until, before = self._before.get(name, ("", ()))
             if end != until:
-                changes = difference(before, rows, by_id=Query.from_dict(entry["query"]).ranks_ids)
-                self._moves[name] = {(c.row.partition, c.row.rank): c.previous_rank for c in changes if c.rank}
+                self._moves[name] = moves(difference(before, rows, by_id=Query.from_dict(entry["query"]).ranks_ids))
                 self._before[name] = (end, rows)
             found.append((entry, rows[: self.most], self._moves.get(name, {})))
         return found
@@ -84,14 +86,20 @@ def _title(entry: dict[str, Any]) -> str:
     return f"{entry['name']}, to {latest['window_end'].replace('+00:00', '')}{why}"
 
 
-def _move(row: Row, moves: dict[tuple[Any, int], int | None]) -> str:
-    was = moves.get((row.partition, row.rank), row.rank)
-    if was is None:
+def _rank(row: Row) -> str:
+    return "" if row.rank is None else str(row.rank)
+
+
+def _move(row: Row, moved: Moves) -> str:
+    if seat(row) not in moved:
+        return ""
+    was = moved[seat(row)]
+    if was is None or row.rank is None:
         return "new"
-    return "" if was == row.rank else f"▲{was - row.rank}" if was > row.rank else f"▼{row.rank - was}"
+    return f"▲{was - row.rank}" if was > row.rank else f"▼{row.rank - was}"
 
 
-def _html(entry: dict[str, Any], rows: Sequence[Row], moves: dict[tuple[Any, int], int | None]) -> str:
+def _html(entry: dict[str, Any], rows: Sequence[Row], moved: Moves) -> str:
     most = max((abs(row.score) for row in rows), default=0.0)
     lines = []
     for row in rows:
@@ -99,8 +107,8 @@ def _html(entry: dict[str, Any], rows: Sequence[Row], moves: dict[tuple[Any, int
         group = "" if row.partition is None else f'<td style="{_STYLE["cell"]}">{escape(str(row.partition))}</td>'
         bar = f'<div style="{_STYLE["bar"]}; width: {5 * share:.2f}em"></div>'
         lines.append(
-            f'<tr>{group}<td style="{_STYLE["number"]}">{row.rank}</td>'
-            f'<td style="{_STYLE["cell"]}">{_move(row, moves)}</td>'
+            f'<tr>{group}<td style="{_STYLE["number"]}">{_rank(row)}</td>'
+            f'<td style="{_STYLE["cell"]}">{_move(row, moved)}</td>'
             f'<td style="{_STYLE["cell"]}"><b>{escape(str(row.id))}</b></td>'
             f'<td style="{_STYLE["number"]}">{row.score:,.6g}</td><td style="{_STYLE["cell"]}">{bar}</td></tr>'
         )
@@ -108,11 +116,11 @@ def _html(entry: dict[str, Any], rows: Sequence[Row], moves: dict[tuple[Any, int
     return f'<table style="{_STYLE["table"]}">{caption}{"".join(lines)}</table>'
 
 
-def _text(entry: dict[str, Any], rows: Sequence[Row], moves: dict[tuple[Any, int], int | None]) -> str:
+def _text(entry: dict[str, Any], rows: Sequence[Row], moved: Moves) -> str:
     lines = [_title(entry)]
     for row in rows:
         group = "" if row.partition is None else f"{row.partition!s:8} "
-        lines.append(f"  {group}{row.rank:3} {_move(row, moves):4} {row.id!s:20} {row.score:>14,.6g}")
+        lines.append(f"  {group}{_rank(row):>3} {_move(row, moved):4} {row.id!s:20} {row.score:>14,.6g}")
     return "\n".join(lines)
 
 

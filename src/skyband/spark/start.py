@@ -8,11 +8,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
 from skyband import algorithms
+from skyband.engine.limits import MAX_CUTS, MAX_WINDOW_ENDS, WindowLimits
 from skyband.engine.monitor import Monitor
 from skyband.errors import InputError
 from skyband.events.batch import StreamColumns, TimeUnit
@@ -20,13 +22,13 @@ from skyband.queries.query import Query
 from skyband.remote.remote import as_remotes
 from skyband.spark import columns
 from skyband.spark.checkpoint import Checkpoint
-from skyband.spark.control import check
+from skyband.spark.control import check, check_rankings
 from skyband.spark.handle import Handle
 from skyband.spark.history import History, as_history
 from skyband.spark.loop import MicroBatchLoop, StateStoreLoop, StreamSpec
 from skyband.spark.sinks import Files, as_sink
-from skyband.spark.state_store import answers_of
-from skyband.times import Duration, microseconds
+from skyband.spark.state_store import Plan, answers_of
+from skyband.times import Duration, not_negative
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,6 +45,7 @@ def start(
     time: str,
     id: str,  # noqa: A002 - the word for it
     watermark: Duration | None = "10 seconds",
+    max_ahead: Duration | None = "1 day",
     sink: object = None,
     checkpoint: str | os.PathLike[str] | None = None,
     trigger: dict[str, Any] | None = None,
@@ -53,6 +56,8 @@ def start(
     services: Mapping[str, Any] | None = None,
     algorithm: str = "staircase",
     placement: Literal["driver", "executors"] = "driver",
+    max_window_ends: int | None = MAX_WINDOW_ENDS,
+    max_cuts: int | None = MAX_CUTS,
     name: str | None = None,
 ) -> Handle:
     """Answer queries over a streaming DataFrame, until someone stops it.
@@ -68,6 +73,9 @@ def start(
     watermark
         How late events may come: a window is answered when the latest event is so far beyond its end. None: windows
         wait for `Handle.finish`.
+    max_ahead
+        How far event times may be ahead of the clock. Rows beyond are rejected: one of them would close all windows,
+        and make every honest row late. Near the delay of the watermark it protects best. None: as far as they like.
     sink
         Where answers go: ``"memory"``, ``"console"``, a folder for Parquet files, a function of
         ``(answers, batch_id)``, or one of `skyband.spark.sinks`. Without one, `Handle.answers` shows the latest.
@@ -91,6 +99,10 @@ def start(
         Which algorithm keeps the candidates.
     placement
         Where they are kept: on the driver, or, for ``partition_by`` with very many groups, on the executors.
+    max_window_ends, max_cuts
+        How many windows of one query may end per second of event time, and how many pane edges all queries together
+        may have in it; a query beyond is refused, also one that comes later. None: any number. Where times are plain
+        numbers (whole numbers without a `time_unit`) there are no seconds, so neither limit holds.
     name
         The name that Spark shows.
 
@@ -100,7 +112,7 @@ def start(
     """
     listed = [queries] if isinstance(queries, Query) else list(queries)
     source, schema = stream_of(df, time, id, time_unit)
-    delay = _delay(watermark)
+    delay = not_negative(watermark, "watermark")
     algorithms.find(algorithm)
     folder = Checkpoint(checkpoint_folder(checkpoint))
     stream = StreamSpec(
@@ -114,38 +126,45 @@ def start(
         as_sink(rejected, "rejected"),
         as_history(history),
         as_remotes(services),
+        WindowLimits(max_window_ends, max_cuts).over(source, schema),
+        not_negative(max_ahead, "max_ahead"),
     )
     _check_folders(stream)
     Monitor(listed, services=stream.services)  # refuses what is no query, and names that come twice
     for number, query in enumerate(listed):
         columns.check_names(query.select, schema.names)
         check(query, listed[:number], source, schema, stream.services)
+    stream.limits.check(listed)
+    check_rankings(listed)
     if placement not in ("driver", "executors"):
         msg = f"placement is {placement!r}; use 'driver' or 'executors'"
         raise InputError(msg)
+    handler: MicroBatchLoop | StateStoreLoop = MicroBatchLoop(stream, listed)
     if placement == "executors":
-        answered = _on_executors(df, listed, stream)
-    writer = writer_of(answered if placement == "executors" else df, trigger, name, folder)
+        df, plan = _on_executors(df, listed, stream)
+        handler = StateStoreLoop(stream, listed, plan)
+    writer = writer_of(df, trigger, name, folder)
     identity = {
         "time": time, "id": id, "time_unit": time_unit, "id_type": str(schema.field(id).type),
         "algorithm": algorithm, "placement": placement,
     }  # fmt: skip
-    folder.open(identity, schema, [query.as_dict() for query in listed], list(stream.services))
+    folder.open(identity, schema, [query.as_dict() for query in listed], list(stream.services), asdict(stream.limits))
     for feed in stream.feeds.values():
         feed.start()
-    handler = StateStoreLoop(stream, listed) if placement == "executors" else MicroBatchLoop(stream, listed)
     return Handle(writer.foreachBatch(handler).start(), stream)
 
 
-def _on_executors(df: DataFrame, queries: Sequence[Query], stream: StreamSpec) -> DataFrame:
-    """Return the answers as Spark's own state store makes them."""
+def _on_executors(df: DataFrame, queries: Sequence[Query], stream: StreamSpec) -> tuple[DataFrame, Plan]:
+    """Return what Spark's own state store makes of the stream, and how to read it."""
     sides = {"late": stream.late, "rejected": stream.rejected, "history": stream.history}
     given = ", ".join(name for name, side in sides.items() if side is not None)
     if stream.delay is None or given:
         given = given or "watermark=None"
         msg = f"placement='executors' has no {given}; leave it out, or use placement='driver'"
         raise InputError(msg)
-    return answers_of(df, queries, source=stream.source, delay=stream.delay, algorithm=stream.algorithm)
+    return answers_of(
+        df, queries, source=stream.source, delay=stream.delay, algorithm=stream.algorithm, ahead=stream.ahead
+    )
 
 
 def stream_of(df: DataFrame, time: str, id_: str, time_unit: TimeUnit | None) -> tuple[StreamColumns, pa.Schema]:
@@ -169,14 +188,6 @@ def _check_folders(stream: StreamSpec) -> None:
             msg = f"{other} and {name} are the same folder, {folder}; give each a folder of its own"
             raise InputError(msg)
         seen[folder.absolute()] = name
-
-
-def _delay(watermark: Duration | None) -> int | None:
-    delay = None if watermark is None else microseconds(watermark, "watermark")
-    if delay is not None and delay < 0:
-        msg = f"watermark is {watermark!r}; it must not be negative"
-        raise InputError(msg)
-    return delay
 
 
 def checkpoint_folder(checkpoint: str | os.PathLike[str] | None) -> str:

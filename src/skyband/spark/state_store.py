@@ -13,7 +13,7 @@ events taken in then. The answers are those of a local run over the same batches
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from skyband import algorithms
 from skyband.answers.table import TIME
@@ -29,6 +30,7 @@ from skyband.engine.intake import Ranking
 from skyband.engine.monitor import Monitor
 from skyband.engine.schema import answer_schema, fit, used_columns
 from skyband.errors import InputError, QueryError
+from skyband.events.ahead import ahead_time
 from skyband.events.batch import EventBatch, StreamColumns
 from skyband.expressions import Expression
 from skyband.queries.query import Query
@@ -40,10 +42,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import TimerValues
 
 BUCKETS = 64
-METRICS = "skyband"
-"""The name of the metrics in Spark's progress that say how many rows were rejected, late and partly late."""
+COUNTED, HELD = ("late", "partlyLate", "rejected", "ahead"), ("kept", "bound", "stateBytes")
+"""What buckets count of the rows that come in, and of what they hold; a visit says by how much it changed."""
 ROWS_AT_ONCE = 1 << 18
 _BUCKET = "bucket of the partition"
+_NOT_AFTER = "latest time that may be"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -56,7 +59,8 @@ def answers_of(
     delay: int,
     algorithm: str = "staircase",
     buckets: int = BUCKETS,
-) -> DataFrame:
+    ahead: int | None = None,
+) -> tuple[DataFrame, Plan]:
     """Answer queries over the groups of a stream, with their state in Spark's state store.
 
     Parameters
@@ -76,13 +80,16 @@ def answers_of(
     buckets
         How many monitors share the groups: several for every core, and so many that the state of each is some
         megabytes at most. A checkpoint stays with the number it began with.
+    ahead
+        How far event times may be ahead of the clock, in microseconds; None: as far as they like. Spark reads the clock
+        once per micro-batch, and keeps what it read with the batch's offsets, so a replay decides alike.
 
     Returns
     -------
-    A streaming DataFrame with the columns of ``Answers.table(quality=True)``, to be written in append mode. A
-    window is answered in the first micro-batch that begins with a watermark beyond its end; when no more rows
-    come, Spark runs one without. Spark has no watermark before 1970: windows that end before it wait until the
-    stream has passed it.
+    A streaming DataFrame, to be written in append mode, and the plan that reads its micro-batches: what `Plan.outcome`
+    finds in them has the columns of ``Answers.table(quality=True)``. A window is answered in the first micro-batch that
+    begins with a watermark beyond its end; when no more rows come, Spark runs one without. Spark has no watermark
+    before 1970: windows that end before it wait until the stream has passed it.
     """
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
@@ -92,31 +99,32 @@ def answers_of(
     columns.check(schema, source)
     used_columns(queries, source, schema)
     bucket = F.pmod(F.hash(columns.value(partition, schema)), F.lit(buckets))
-    select = [*(name for query in queries for name in query.select), _BUCKET]
+    latest = F.lit(None) if ahead is None else F.unix_micros(F.current_timestamp()) + F.lit(ahead)
+    dealt = df.withColumns({_BUCKET: bucket, _NOT_AFTER: latest.cast("bigint")})
+    select = [*(name for query in queries for name in query.select), _BUCKET, _NOT_AFTER]
     rankings = [Ranking.of(query) for query in queries]
-    view = columns.view(df.withColumn(_BUCKET, bucket), source, schema, rankings, select)
-    plan = _Plan(
+    view = columns.view(dealt, source, schema, rankings, select)
+    plan = Plan(
         queries=tuple(queries),
         source=source,
         algorithm=algorithm,
-        layout=f"{algorithm} in {buckets} buckets of {partition} over {source}",
-        rows=columns.arrow_schema(view.drop(_BUCKET)),
+        layout=f"{algorithm} in {buckets} buckets of {partition} over {_columns(source)}",
+        names=tuple(view.columns),
+        rows=columns.arrow_schema(view.drop(_BUCKET, _NOT_AFTER)),
         answers=_answer_schema(queries, source, algorithm, schema),
     )
     plan.monitor()  # refuses here what each executor would refuse
-    counts = ("rejected", "late", "partly_late")
-    packed = view.mapInArrow(plan.pack, "bucket INT, newest TIMESTAMP, rows BINARY")
+    told = ("watermark", "rows", "notAfter", "aheadAt")
+    visit = f"answers BINARY, {', '.join(f'{name} BIGINT' for name in told + COUNTED + HELD)}"
+    numbered = view.toDF(*map(str, range(len(plan.names))))  # names of expressions may have dots in them
+    packed = numbered.mapInArrow(plan.pack, "bucket INT, newest TIMESTAMP, not_after BIGINT, rows BINARY")
     answered = (
         packed.withWatermark("newest", f"{-(-delay // 1_000)} milliseconds")
-        .select("bucket", "rows")
+        .select("bucket", "not_after", "rows")
         .groupBy("bucket")
-        .transformWithState(
-            _Buckets(plan), f"answers BINARY, {', '.join(f'{name} BIGINT' for name in counts)}", "append", "EventTime"
-        )
-        .observe(METRICS, *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in counts))
+        .transformWithState(_Buckets(plan), visit, "append", "EventTime")
     )
-    one_row = pa.Table.from_pylist([{}], plan.answers)  # Connect takes no schema from an empty table
-    return answered.mapInArrow(plan.unpack, df.sparkSession.createDataFrame(one_row).schema)
+    return answered, plan
 
 
 def _check_engine(df: DataFrame) -> None:
@@ -172,16 +180,32 @@ def _answer_schema(queries: Sequence[Query], source: StreamColumns, algorithm: s
 
 
 @dataclass(frozen=True)
-class _Plan:
+class Outcome:
+    """What a micro-batch brought: `answers`, by how much each number changed, and the watermark, if it moved.
+
+    It had so many `rows`; `not_after` is the last event time that was taken, and `ahead_at` one that was not.
+    """
+
+    answers: pa.Table
+    changes: dict[str, int]
+    watermark: int | None
+    rows: int
+    not_after: int | None
+    ahead_at: int | None
+
+
+@dataclass(frozen=True)
+class Plan:
     """What executors must know: what to serve, the columns of the `rows` that come and of the `answers` that go.
 
-    `layout` is what a checkpoint cannot change.
+    `layout` is what a checkpoint cannot change; `names` are those of the columns that executors get, in order.
     """
 
     queries: tuple[Query, ...]
     source: StreamColumns
     algorithm: str
     layout: str
+    names: tuple[str, ...]
     rows: pa.Schema
     answers: pa.Schema
 
@@ -203,7 +227,7 @@ class _Plan:
         """Deal rows out to buckets: each bucket gets its own as one binary value."""
         held: list[pa.RecordBatch] = []
         for batch in batches:
-            held.append(batch)
+            held.append(batch.rename_columns(self.names))
             if sum(part.num_rows for part in held) >= ROWS_AT_ONCE:
                 yield self._packed(pa.Table.from_batches(held))
                 held = []
@@ -214,23 +238,30 @@ class _Plan:
         bucket = table[_BUCKET].to_numpy()
         order = np.argsort(bucket, kind="stable")
         buckets, begins = np.unique(bucket[order], return_index=True)
-        rows = _batch(table.drop_columns(_BUCKET).cast(self.rows).take(pa.array(order)))
+        limit = table[_NOT_AFTER][0].as_py()  # the same for all rows of a micro-batch
+        rows = _batch(table.drop_columns([_BUCKET, _NOT_AFTER]).cast(self.rows).take(pa.array(order)))
         ends = [*begins[1:].tolist(), rows.num_rows]
         # Spark's watermark begins with 1970, so that is a time which moves nothing where no row has one.
-        newest = max(EventBatch(rows, self.source).newest, 0)
+        newest = max(EventBatch(rows, self.source, limit).newest, 0)
         return pa.record_batch(
             {
                 "bucket": pa.array(buckets, pa.int32()),
                 "newest": pa.array([newest] * len(buckets), pa.int64()).cast(TIME),
+                "not_after": pa.array([limit] * len(buckets), pa.int64()),
                 "rows": [_bytes(rows[begin:end]) for begin, end in zip(begins.tolist(), ends, strict=True)],
             }
         )
 
-    def unpack(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Return the answers of all buckets as columns."""
-        for batch in batches:
-            for answers in batch["answers"].drop_null():
-                yield pa.ipc.read_record_batch(answers.as_buffer(), self.answers)
+    def outcome(self, visits: pa.Table) -> Outcome:
+        """Return what the visits of all buckets brought."""
+        packed = visits["answers"].drop_null()
+        answers = [pa.ipc.read_record_batch(one.as_buffer(), self.answers) for one in packed]
+        changes = {name: pc.sum(visits[name]).as_py() or 0 for name in COUNTED + HELD}
+        watermark = pc.max(visits["watermark"]).as_py()
+        return Outcome(
+            pa.Table.from_batches(answers, self.answers), changes, watermark and _microseconds(watermark),
+            pc.sum(visits["rows"]).as_py() or 0, pc.max(visits["notAfter"]).as_py(), pc.min(visits["aheadAt"]).as_py(),
+        )  # fmt: skip
 
     def take_over(self, monitor: Monitor) -> None:
         """Have a monitor serve the queries that are wanted now; it keeps what it has for those that stay."""
@@ -254,13 +285,15 @@ class _Plan:
         assert monitor.schema is not None
         return pa.schema([*self.rows, *(field for field in monitor.schema if field.name in carried)])
 
-    def push(self, monitor: Monitor, batches: Sequence[pa.RecordBatch]) -> None:
-        """Take in what came for a bucket."""
+    def push(self, monitor: Monitor, batches: Sequence[pa.RecordBatch], not_after: int | None) -> dict[str, Any]:
+        """Take in what came for a bucket; say of how many rows it was, and whether any was ahead."""
         rows = pa.Table.from_batches(batches)
         for field in self._columns(monitor):
             if field.name not in rows.column_names:
                 rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
-        monitor.push(rows.combine_chunks())
+        monitor.push(rows.combine_chunks(), not_after=not_after)
+        ahead = None if not_after is None else ahead_time(rows, self.source, not_after)
+        return {"rows": rows.num_rows, "notAfter": not_after, "aheadAt": ahead}
 
 
 class _Buckets:
@@ -271,7 +304,7 @@ class _Buckets:
     loaded when it has something to do.
     """
 
-    def __init__(self, plan: _Plan) -> None:
+    def __init__(self, plan: Plan) -> None:
         self.plan = plan
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -282,11 +315,12 @@ class _Buckets:
 
     def handleInputRows(self, _: Any, rows: Iterator[Row], times: TimerValues) -> Iterator[Row]:  # noqa: N802 - Spark's
         """Take in a bucket's events."""
-        batches = [pa.ipc.read_record_batch(row.rows, self.plan.rows) for row in rows]
+        packed = list(rows)
+        batches = [pa.ipc.read_record_batch(row.rows, self.plan.rows) for row in packed]
         now = times.getCurrentWatermarkInMs()
         if not self.head.exists():
             self.handle.registerTimer(now + 1)
-        yield self._visit(now, batches)
+        yield self._visit(now, batches, packed[0].not_after)
 
     def handleExpiredTimer(self, timerValues: TimerValues, **_: Any) -> Iterator[Row]:  # noqa: N802, N803 - Spark's
         """Answer a bucket's windows when the watermark has moved."""
@@ -297,44 +331,66 @@ class _Buckets:
             yield self._visit(now, [])
         else:
             self.head.update((layout, queries, due, now))
+            yield _row(None, now, dict.fromkeys(COUNTED + HELD, 0))
 
     def close(self) -> None:
         """Nothing is left open."""
 
-    def _visit(self, now: int, batches: Sequence[pa.RecordBatch]) -> Row:
+    def _visit(self, now: int, batches: Sequence[pa.RecordBatch], not_after: int | None = None) -> Row:
         """Let a bucket answer, then take in; `now` is Spark's watermark in milliseconds, 0 while it has none."""
-        from pyspark.sql import Row
-
-        plan = self.plan
-        monitor = self._load() if self.head.exists() else plan.monitor()
-        before = monitor.stats()
+        plan, known = self.plan, self.head.exists()
+        stored = self.snapshot.get()[0] if known else b""
+        monitor = self._load(stored) if known else plan.monitor()
+        before = _counts(monitor, stored)
+        if known:
+            self._take_over(monitor)
         answers = monitor.advance(_microseconds(now))
-        if batches:
-            plan.push(monitor, batches)
+        told = plan.push(monitor, batches, not_after) if batches else {}
         ends = [schedule.first_end_after(now * 1_000) for group in monitor.groups for schedule in group.schedules]
         self.head.update((plan.layout, plan.version, -(-min(ends) // 1_000) if now else 1, now))
-        self.snapshot.update((monitor.snapshot(),))
-        after, table = monitor.stats(), fit(answers, plan.answers)
-        return Row(
-            answers=_bytes(_batch(table)) if table.num_rows else None,
-            rejected=after.rejected - before.rejected,
-            late=after.late - before.late,
-            partly_late=after.partly_late - before.partly_late,
-        )
+        stored = monitor.snapshot()
+        self.snapshot.update((stored,))
+        after, table = _counts(monitor, stored), fit(answers, plan.answers)
+        packed = _bytes(_batch(table)) if table.num_rows else None
+        return _row(packed, now, {name: after[name] - before[name] for name in after}, told)
 
-    def _load(self) -> Monitor:
-        layout, queries, _, seen = self.head.get()
+    def _load(self, stored: bytes) -> Monitor:
+        layout, *_ = self.head.get()
+        layout = layout.replace("over Source(", "over ").removesuffix(")")  # an earlier form
         if layout != self.plan.layout:
             msg = (
                 f"this checkpoint was made with {layout}, and this run has {self.plan.layout}; go on as before, or "
                 "start with a new checkpoint"
             )
             raise InputError(msg)
-        monitor = Monitor.restore(self.snapshot.get()[0])
+        return Monitor.restore(stored)
+
+    def _take_over(self, monitor: Monitor) -> None:
+        """Have a monitor serve the queries of this run, where it served others."""
+        _, queries, _, seen = self.head.get()
         if queries != self.plan.version:
             monitor.advance(_microseconds(seen))  # closes nothing, but new queries must not begin before
             self.plan.take_over(monitor)
-        return monitor
+
+
+def _row(answers: bytes | None, watermark: int, changes: dict[str, int], told: Mapping[str, Any] | None = None) -> Row:
+    """Return what a visit brought, in the columns that the stream has."""
+    from pyspark.sql import Row
+
+    nothing = {"rows": 0, "notAfter": None, "aheadAt": None}
+    return Row(answers=answers, watermark=watermark or None, **{**nothing, **(told or {})}, **changes)
+
+
+def _counts(monitor: Monitor, stored: bytes) -> dict[str, int]:
+    """Return what a bucket counts, as things stand."""
+    stats = monitor.stats()
+    numbers = (stats.late, stats.partly_late, stats.rejected, stats.ahead, stats.kept, stats.bound, len(stored))
+    return dict(zip(COUNTED + HELD, numbers, strict=True))
+
+
+def _columns(source: StreamColumns) -> str:
+    """Return what a bucket remembers of the columns: plain words, which no renamed class changes."""
+    return f"time={source.time!r}, id={source.id!r}, time_unit={source.time_unit!r}"
 
 
 def _microseconds(watermark: int) -> int | None:

@@ -5,12 +5,13 @@ data. They look at their rows in Arrow batches, and let through those that may b
 later. The driver takes them in in order of time and id, writes the notices, and keeps the state under the batch's
 number; a batch that is replayed writes the same once more.
 
-Time passes with the rows that reach the driver. The latest of each micro-batch always does, so the best of everybody
-are exact after each; who moves up because another has left is told with the next row that gets there.
+Time passes with the rows that reach the driver; the latest of each micro-batch always does. What leaves a window does
+so at its own moment, whether a row gets there then or not. So every notice is the one that all rows would have given.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import time as clock
 from collections.abc import Iterator, Sequence
@@ -21,19 +22,24 @@ import pyarrow as pa
 
 from skyband.answers.answer import Row
 from skyband.engine.subscriptions import Subscriptions
+from skyband.events.ahead import ahead_time, doubt
 from skyband.events.batch import StreamColumns, TimeUnit
 from skyband.queries.subscription import Subscription
 from skyband.spark import columns
 from skyband.spark.checkpoint import Checkpoint, State
 from skyband.spark.handle import Running
-from skyband.spark.reducers.subscriptions import SubscriptionPrefilter
+from skyband.spark.loop import not_after
+from skyband.spark.reducers.subscriptions import SubscriptionPrefilter, in_order
 from skyband.spark.sinks import Sink, as_sink
+from skyband.spark.sinks.base import deliver
 from skyband.spark.start import checkpoint_folder, stream_of, writer_of
+from skyband.times import Duration, not_negative
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
 
+logger = logging.getLogger(__name__)
 RECENT = 100
 
 
@@ -48,6 +54,7 @@ def subscribe(
     trigger: dict[str, Any] | None = None,
     select: Sequence[str] = (),
     time_unit: TimeUnit | None = None,
+    max_ahead: Duration | None = "1 day",
     algorithm: str = "blocks",
     name: str | None = None,
 ) -> SubscriptionHandle:
@@ -73,6 +80,8 @@ def subscribe(
         Columns of the stream to carry into notices.
     time_unit
         The unit of times that are whole numbers; microseconds when left out.
+    max_ahead
+        How far event times may be ahead of the clock, as for `skyband.spark.start`.
     algorithm
         What keeps the best, as for `skyband.Subscriptions`.
     name
@@ -86,6 +95,7 @@ def subscribe(
     listed = list(subscriptions)
     fresh = Subscriptions(listed, algorithm=algorithm, time=time, id=id, time_unit=time_unit, select=select)
     fresh.declare(columns.in_utc(schema))
+    ahead = not_negative(max_ahead, "max_ahead")
     folder = Checkpoint(checkpoint_folder(checkpoint))
     writer = writer_of(df, trigger, name, folder)
     identity = {
@@ -93,7 +103,7 @@ def subscribe(
         "algorithm": algorithm, "placement": "subscriptions",
     }  # fmt: skip
     folder.open(identity, schema, [one.as_dict() for one in listed])
-    follower = SubscriptionLoop(folder, source, fresh.snapshot(), tuple(select), as_sink(sink))
+    follower = SubscriptionLoop(folder, source, fresh.snapshot(), tuple(select), as_sink(sink), ahead)
     return SubscriptionHandle(writer.foreachBatch(follower).start(), folder)
 
 
@@ -106,6 +116,7 @@ class SubscriptionLoop:
     fresh: bytes
     select: tuple[str, ...]
     sink: Sink | None
+    ahead: int | None = None
     _at: int | None = None
     _live: Subscriptions | None = None
     _applied: int = 0
@@ -117,35 +128,37 @@ class SubscriptionLoop:
         self._at = None  # what is in memory is good again only when this batch is done
         if following is None:
             following = self._load(batch_id)
-        upto = self.checkpoint.plan(batch_id)
+        plan = self.checkpoint.plan(batch_id, not_after=not_after(self.ahead))
+        upto, limit = plan["commands"], plan.get("not_after")
         for command in self.checkpoint.commands(self._applied, upto):
             _apply(following, command)
         scanned = clock.perf_counter()
-        table = self._survivors(df, following)
+        table = self._survivors(df, following, limit)
         pushed = clock.perf_counter()
         before = following.stats()
-        notices = following.push(table)
+        notices = following.push(table, not_after=limit)
         written = clock.perf_counter()
-        if self.sink is not None and len(notices):
-            self.sink.write(notices.table(), batch_id, df.sparkSession)
+        if len(notices):
+            deliver(self.sink, notices.table(), batch_id, df.sparkSession)
         declared = [{"name": name} for name in self._declared()]
         size = self.checkpoint.save(batch_id, State(following.snapshot(), upto, declared))
         after = following.stats()
         self._show(batch_id, {
             "batchId": batch_id, "survivors": table.num_rows, "notices": len(notices),
-            "rejected": after.rejected - before.rejected, "late": after.late - before.late, "kept": after.kept,
+            "rejected": after.rejected - before.rejected, "ahead": after.ahead - before.ahead,
+            "late": after.late - before.late, "kept": after.kept,
             "stateBytes": size, "seconds": {
                 "scan": pushed - scanned, "push": written - pushed, "all": clock.perf_counter() - began,
             },
-        })  # fmt: skip
+        }, self._doubt(df, table, after.ahead - before.ahead, limit))  # fmt: skip
         self._live, self._at, self._applied = following, batch_id, upto
 
     def _load(self, batch_id: int) -> Subscriptions:
         """Take up the state after the batch before, with those of the list that it does not know."""
-        if batch_id == 0:
+        state = self.checkpoint.before(batch_id)
+        if state is None:
             self._applied = 0
             return Subscriptions.restore(self.fresh)
-        state = self.checkpoint.load(batch_id - 1)
         self._applied = state.applied
         following = Subscriptions.restore(state.monitor)
         known = {*following.subscriptions, *(given["name"] for given in state.declared)}
@@ -155,9 +168,9 @@ class SubscriptionLoop:
     def _declared(self) -> dict[str, Subscription]:
         return Subscriptions.restore(self.fresh).subscriptions
 
-    def _survivors(self, df: DataFrame, following: Subscriptions) -> pa.Table:
+    def _survivors(self, df: DataFrame, following: Subscriptions, limit: int | None) -> pa.Table:
         """Let the executors leave out what nobody can want; return the rest in order of time and id."""
-        survivors = SubscriptionPrefilter(following)
+        survivors = SubscriptionPrefilter(following, limit)
 
         def leave_out(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -165,18 +178,28 @@ class SubscriptionLoop:
 
         table = (df if survivors.everything else df.mapInArrow(leave_out, df.schema)).toArrow()
         table = table.cast(columns.in_utc(table.schema))
-        return table.sort_by([(self.source.time, "ascending"), (self.source.id, "ascending")])
+        return table.take(in_order(table, self.source))
 
-    def _show(self, batch_id: int, entry: dict[str, Any]) -> None:
+    def _doubt(self, df: DataFrame, table: pa.Table, ahead: int, limit: int | None) -> str | None:
+        """Say whether most of a batch is ahead of the clock; only where it may be are all its rows counted."""
+        if limit is None or 2 * ahead <= table.num_rows:
+            return None
+        example = ahead_time(table, self.source, limit)
+        return doubt(df.count(), ahead, example, limit, self.source, table.schema)
+
+    def _show(self, batch_id: int, entry: dict[str, Any], degraded: str | None) -> None:
         status = self.checkpoint.status()
         progress = [old for old in status.get("progress", []) if old["batchId"] < batch_id]
-        self.checkpoint.show({"batch": batch_id, "progress": [*progress[-RECENT + 1 :], entry]}, None)
+        shown = {"batch": batch_id, "progress": [*progress[-RECENT + 1 :], entry], "degraded": degraded}
+        self.checkpoint.show(shown, None)
 
 
 def _apply(following: Subscriptions, command: dict[str, Any]) -> None:
     """Do what was asked for; what no longer fits was overtaken by another command."""
     known = following.subscriptions
-    if command["do"] == "add" and command["subscription"]["name"] not in known:
+    if command["do"] == "nothing":
+        logger.warning("command %s is left out: %s", command["number"], command["error"])
+    elif command["do"] == "add" and command["subscription"]["name"] not in known:
         following.add(Subscription.from_dict(command["subscription"]))
     elif command["do"] == "remove" and command["name"] in known:
         following.remove(command["name"])

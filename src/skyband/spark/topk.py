@@ -54,7 +54,7 @@ def topk(
     -------
     A lazy DataFrame, one row for each place in each answer, in no order: ``query``, ``window_start``,
     ``window_end``, ``rank``, ``id``, ``score``, ``time``, ``partition`` where a query has one, and the selected
-    columns. Windows without events have no rows. Events alike in score, time and id take their places in any order.
+    columns. Windows without events have no rows.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def _answers(df: DataFrame, query: Query, source: StreamColumns, schema: pa.Sche
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
     # Names of our own from here on, so that no column of the stream is in the way.
-    carried = {name: f"carried_{i}" for i, name in enumerate(query.select)}
+    carried = {name: _carried(i) for i, name in enumerate(query.select)}
     try:
         events = _events(df, query, source, schema, carried)
     except InputError as error:
@@ -207,21 +207,31 @@ def _one_per_id(events: DataFrame, query: Query, *frame: str) -> DataFrame:
     """Return the one event that counts for each id within a pane or window, if ids count once."""
     if query.distinct is None:
         return events
-    better, later, _ = _order(query)
-    order = [later, better] if query.distinct == "latest" else [better, later]
+    better, later, _, *ties = _order(events, query)
+    order = [later, better, *ties] if query.distinct == "latest" else [better, later, *ties]
     return _first(events, [*frame, *_parts(query), "id"], order, 1)
 
 
 def _best(events: DataFrame, query: Query, *frame: str) -> DataFrame:
     """Return the best events within a pane or window, with their `rank`."""
-    return _first(events, [*frame, *_parts(query)], _order(query), query.k)
+    return _first(events, [*frame, *_parts(query)], _order(events, query), query.most_rows)
 
 
-def _order(query: Query) -> list[Column]:
-    """Return the one order (`skyband.order`): better score, later event, smaller id; -0.0 equals 0.0 here too."""
+def _order(events: DataFrame, query: Query) -> list[Column]:
+    """Return the one order (`skyband.order`): better score, later event, smaller id, then the selected columns.
+
+    -0.0 equals 0.0 here too.
+    """
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
-    return [F.desc("score") if query.order == "desc" else F.asc("score"), F.desc("time"), F.asc("id")]
+    score = F.desc("score") if query.order == "desc" else F.asc("score")
+    ties = [columns.ascending(_carried(i), events.schema[_carried(i)].dataType) for i in range(len(query.select))]
+    return [score, F.desc("time"), F.asc("id"), *ties]
+
+
+def _carried(place: int) -> str:
+    """Return our own name for a selected column."""
+    return f"carried_{place}"
 
 
 def _first(rows: DataFrame, groups: Sequence[str], order: Sequence[Column], most: int) -> DataFrame:

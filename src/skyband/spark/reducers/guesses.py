@@ -17,6 +17,8 @@ from skyband.windows import NEVER
 
 EVERY = 512
 """One row in so many is in the sample."""
+THIN = 8
+"""By how much thinner the sample is where Spark chooses the best of each pane: it would be most of what comes."""
 SMALL = 65_536
 """A batch of so many rows is taken as a whole: choosing among them would cost more."""
 FEW = 16
@@ -50,13 +52,13 @@ class ScoreDistribution:
     density: float
 
     @classmethod
-    def fit(cls, time: IntArray, merit: FloatArray, span: int) -> ScoreDistribution:
-        """Learn from a sample of the events of a span of time."""
+    def fit(cls, time: IntArray, merit: FloatArray, span: int, every: int) -> ScoreDistribution:
+        """Learn from a sample of the events of a span of time: of one in so many."""
         origin = int(time[0]) if len(time) else 0
         slope = _trend((time - origin).astype(np.float64), merit)
         with np.errstate(invalid="ignore"):
             residual = np.sort(merit - slope * (time - origin))
-        return cls(residual, slope, origin, len(time) * EVERY / max(span, 1))
+        return cls(residual, slope, origin, len(time) * every / max(span, 1))
 
     def guess(self, start: IntArray, end: IntArray, events: float) -> FloatArray:
         """Return, for stretches of time, the merit that about so many of their events reach."""
@@ -72,6 +74,12 @@ class ScoreDistribution:
             place = np.minimum(np.ceil(share[chosen] * len(merit)).astype(np.int64), len(merit))
             guess[chosen] = merit[len(merit) - place] + self.slope * (start[chosen] - self.origin)
         return guess
+
+    def reaching(self, start: IntArray, end: IntArray, merit: FloatArray) -> FloatArray:
+        """Return, for stretches of time, about how many of their events reach a merit."""
+        trend = self.slope * ((start + end) / 2 - self.origin)
+        below = np.searchsorted(self.residual, merit - trend) / max(len(self.residual), 1)
+        return self.density * (end - start) * (1 - below)
 
     def _spread(self, length: int) -> FloatArray:
         """Return how merits are spread over a stretch of some length, less the trend up to its start, ascending."""

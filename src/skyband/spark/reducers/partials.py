@@ -1,7 +1,7 @@
 """The stream side of queries that join or aggregate, made by Spark: of each pane and id one row comes back.
 
-On the executors rows are filtered, and reduced to what `skyband.engine.partials` calls partials: of each pane and id the
-latest event, or the aggregates of its events. All events of a pane lie in the same windows, so the driver makes of
+On the executors rows are filtered, and reduced to what `skyband.engine.partials` calls partials: of each pane and id
+the latest event, or the aggregates of its events. All events of a pane lie in the same windows, so the driver makes of
 these rows the very objects that it would make of all events. Thresholds, which spare other queries most of their rows,
 are of no use here: another event of an id, or another remote value, gives it another score.
 
@@ -16,17 +16,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.engine.joined_query import JoinedQuery
+from skyband.engine.measures import ROWS, Measure
 from skyband.engine.monitor import Monitor
-from skyband.engine.partials import CARRIED, FIRST, ID, PANE, REFRESHED, REMOTE, ROWS, STREAM, TIME
+from skyband.engine.partials import CARRIED, FIRST, ID, PANE, REFRESHED, REMOTE, STREAM, TIME
 from skyband.engine.per_id import PerIdQuery, ReducedBatch
 from skyband.events.batch import StreamColumns
 from skyband.events.keys import is_text
-from skyband.queries.decomposition import Aggregate
 from skyband.spark import columns
 from skyband.spark.columns import quoted
 from skyband.spark.reducers.ranking import BatchProgress
@@ -36,7 +35,7 @@ from skyband.windows import NEVER
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-TAKEN, REJECTED, OTHER, LATE, ASIDE = 0, 1, 2, 3, 4
+TAKEN, REJECTED, OTHER, LATE, ASIDE, AHEAD = 0, 1, 2, 3, 4, 5
 _KIND, _NEWEST, _LATEST, _CARRIED, _SETTLED = "kind", "newest", "latest", "carried", "settled"
 Key = tuple[Any, ...]
 
@@ -56,8 +55,8 @@ class PartialsReducer:
         self.source, self.schema = source, schema
         self.time = columns.event_time_sql(source, schema)
 
-    def read(self, df: DataFrame, monitor: Monitor, reading: BatchProgress) -> None:
-        """Take a batch into the joined queries of a monitor."""
+    def read(self, df: DataFrame, monitor: Monitor, reading: BatchProgress, not_after: int | None = None) -> None:
+        """Take a batch into the joined queries of a monitor; rows after `not_after` are rejected."""
         found: dict[Key, ReducedBatch] = {}
         reduced = {}
         for one in monitor.joins.queries:
@@ -67,12 +66,15 @@ class PartialsReducer:
             key = (*key, *((one.sides.service, one.sides.condition) if settled.num_rows else ()))
             if key not in found:
                 with reading.phase("plan"):
-                    frame = self._frame(df, one, settled)
+                    frame = self._frame(df, one, settled, not_after)
                 reading.passes += 1
                 with reading.phase("scan"):
                     table = frame.toArrow()
                 reading.shipped += table.num_rows
                 found[key] = self._reduced(table.cast(columns.in_utc(table.schema)), one)
+                ahead = table.filter(pc.equal(table[_KIND], AHEAD))
+                reading.rows_read = int(pc.sum(table[ROWS]).as_py() or 0)
+                reading.ahead_at = pc.min(ahead[FIRST]).as_py() if ahead.num_rows else reading.ahead_at
             reduced[one.name] = found[key]
         with reading.phase("push"):
             monitor.push_reduced(reduced)
@@ -86,10 +88,10 @@ class PartialsReducer:
 
     # On the executors.
 
-    def _frame(self, df: DataFrame, one: PerIdQuery, settled: pa.Table) -> DataFrame:
+    def _frame(self, df: DataFrame, one: PerIdQuery, settled: pa.Table, not_after: int | None) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
-        rows = df.select(*(F.expr(text).alias(name) for name, text in self._columns(one).items()))
+        rows = df.select(*(F.expr(text).alias(name) for name, text in self._columns(one, not_after).items()))
         if settled.num_rows:
             known = df.sparkSession.createDataFrame(settled.rename_columns([_SETTLED, REFRESHED]))
             rows = rows.join(F.broadcast(known), F.expr(f"{ID} = {_SETTLED} AND {_KIND} = {TAKEN}"), "left")
@@ -102,7 +104,7 @@ class PartialsReducer:
             *(F.expr(f"{text} AS {quoted(name)}") for name, text in self._sums(one))
         )
 
-    def _columns(self, one: PerIdQuery) -> dict[str, str]:
+    def _columns(self, one: PerIdQuery, not_after: int | None) -> dict[str, str]:
         """Return what is worked out of each row, as SQL."""
         sides, side, schema = one.sides, one.side, self.schema
         key = side.group_by or self.source.id
@@ -116,13 +118,15 @@ class PartialsReducer:
             wanted.append(f"NOT coalesce(isnan({found[STREAM]}), true) AND isnotnull({found[STREAM]})")
         where = "true" if sides.where is None else f"coalesce({sides.where.spark_sql(schema)}, false)"
         late = f"{self.time} < {one.late_before}L"
+        ahead = "false" if not_after is None else f"coalesce({self.time} > {not_after}L, false)"
         found[_KIND] = (
-            f"CASE WHEN NOT {where} THEN {OTHER} WHEN NOT ({' AND '.join(wanted)}) THEN {REJECTED} "
-            f"WHEN {late} THEN {LATE} ELSE {TAKEN} END"
+            f"CASE WHEN {ahead} THEN {AHEAD} WHEN NOT {where} THEN {OTHER} "
+            f"WHEN NOT ({' AND '.join(wanted)}) THEN {REJECTED} WHEN {late} THEN {LATE} ELSE {TAKEN} END"
         )
         found[PANE] = _pane(one, self.time)
         for measure in side.measures.values():
-            found[_argument(measure)] = f"nullif(double({measure.values(schema).spark_sql(schema)}), double('NaN'))"
+            text = measure.values.spark_sql(schema)
+            found[_argument(measure)] = text if measure.whole else f"nullif(double({text}), double('NaN'))"
         return found | {CARRIED + name: quoted(name) for name in side.select}
 
     def _sums(self, one: PerIdQuery) -> list[tuple[str, str]]:
@@ -135,7 +139,7 @@ class PartialsReducer:
         place = f"struct({', '.join(keys)})"
         found = [
             (ROWS, "count(1)"),
-            (_NEWEST, f"max({TIME})"),
+            (_NEWEST, f"max(CASE WHEN {_KIND} <> {AHEAD} THEN {TIME} END)"),
             (FIRST, f"min({TIME})"),
             (REFRESHED, f"min({REFRESHED})"),
         ]
@@ -144,7 +148,7 @@ class PartialsReducer:
         if side.select:
             carried = ", ".join(quoted(CARRIED + name) for name in side.select)
             found.append((_CARRIED, f"max_by(struct({carried}), {place})"))
-        return [*found, *((name, f"{m.function}({quoted(_argument(m))})") for name, m in side.measures.items())]
+        return [*found, *((name, m.spark(quoted(_argument(m)))) for name, m in side.measures.items())]
 
     # On the driver.
 
@@ -152,7 +156,7 @@ class PartialsReducer:
         newest = pc.max(table[_NEWEST]).as_py()
         counts = {
             kind: int(pc.sum(table.filter(pc.equal(table[_KIND], kind))[ROWS]).as_py() or 0)
-            for kind in (REJECTED, LATE)
+            for kind in (REJECTED, LATE, AHEAD)
         }
         taken = table.filter(pc.equal(table[_KIND], TAKEN)).combine_chunks()
         latest = taken[_LATEST].combine_chunks()
@@ -162,7 +166,7 @@ class PartialsReducer:
         if not one.sides.aggregates:
             found[STREAM] = latest.field(STREAM)
         for name, measure in one.side.measures.items():
-            found[name] = taken[name] if measure.function == "count" else pc.fill_null(taken[name], np.nan)
+            found[name] = pc.fill_null(taken[name], measure.nothing)
         if one.side.select:
             carried = taken[_CARRIED].combine_chunks()
             found |= {CARRIED + name: carried.field(CARRIED + name) for name in one.side.select}
@@ -170,7 +174,8 @@ class PartialsReducer:
         aside = table.filter(pc.equal(table[_KIND], ASIDE)).select([PANE, ROWS, FIRST, _NEWEST, REFRESHED])
         partly = [part.filter(pc.less(part[PANE], one.partly_before))[ROWS] for part in (partials, aside)]
         return ReducedBatch(
-            partials, NEVER if newest is None else int(newest), late=counts[LATE], rejected=counts[REJECTED],
+            partials, NEVER if newest is None else int(newest), late=counts[LATE],
+            rejected=counts[REJECTED] + counts[AHEAD], ahead=counts[AHEAD],
             partly_late=sum(pc.sum(rows).as_py() or 0 for rows in partly),
             aside=aside.rename_columns([PANE, ROWS, FIRST, TIME, REFRESHED]),
         )  # fmt: skip
@@ -180,8 +185,8 @@ def _id(name: str, schema: pa.Schema) -> str:
     return f"cast({quoted(name)} AS {'STRING' if is_text(schema.field(name).type) else 'BIGINT'})"
 
 
-def _argument(measure: Aggregate) -> str:
-    return f"of {measure}"
+def _argument(measure: Measure) -> str:
+    return f"of {measure.function}({measure.argument})"
 
 
 def _pane(one: PerIdQuery, time: str) -> str:

@@ -9,7 +9,7 @@ again: after `Reader.read`, the monitor has all that any window still to be answ
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,27 +21,36 @@ import pyarrow.compute as pc
 from skyband.answers.answer import Answers
 from skyband.engine.monitor import Monitor
 from skyband.engine.ranking import RankingGroup
+from skyband.events.ahead import ahead_time
 from skyband.events.batch import StreamColumns, event_times
-from skyband.order import BoolArray, IntArray, merit_of
+from skyband.order import BoolArray, IntArray, merit_of, value_ranks
 from skyband.spark import columns
-from skyband.spark.reducers.guesses import EVERY, SMALL, BatchForecast, ScoreDistribution
+from skyband.spark.reducers.contest import SAMPLE, Contest, best_of_panes, gather
+from skyband.spark.reducers.guesses import EVERY, SMALL, THIN, BatchForecast, ScoreDistribution
 from skyband.spark.reducers.thresholds import Thresholds, constant
 from skyband.windows import ALWAYS, NEVER
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
-SAMPLE = "skyband sample"
 USUAL, MOST_GENEROUS = 1.25, 16.0
 FLOOD = 1 << 20
+MANY = 2 * SMALL
+"""Where so many rows of a group would reach its thresholds, Spark chooses the best of them first."""
 
 
 @dataclass
 class BatchProgress:
-    """What reading one batch took: passes over it, rows that came back, panes guessed and read again."""
+    """What reading one batch took: passes over it, rows that came back, panes guessed and read again.
+
+    `contests` counts in how many groups Spark chose the best of each pane, since their scores were too equal.
+    """
 
     passes: int = 0
     shipped: int = 0
+    rows_read: int | None = None  # of the batch; None where nobody counted them
+    ahead_at: int | None = None  # the time of a row that is later than it may be
+    contests: int = 0
     guesses: int = 0
     re_reads: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
@@ -81,15 +90,15 @@ class RankingReducer:
     def __init__(self, source: StreamColumns, schema: pa.Schema, delay: int | None = None, whole: bool = False) -> None:
         self.source, self.schema, self.delay, self.whole = source, schema, delay, whole
         self.time, self.id = columns.event_time_sql(source, schema), columns.quoted(source.id)
-        self.sample = f"({_mixed(self.time, self.id, schema.field(source.id).type)} & {EVERY - 1}L) = 0"
-        self.marked = not pa.types.is_integer(schema.field(source.id).type)  # Spark must tell which rows are sampled
+        self.mixed = _mixed(self.time, self.id, schema.field(source.id).type)
+        self.marked = not pa.types.is_integer(schema.field(source.id).type)  # Spark must say what decides on the sample
         self.outlook = BatchForecast()
         self.scores: dict[str, dict[Any, ScoreDistribution]] = {}
         self.generosity: dict[str, float] = {}
         self._known: tuple[list[Any] | None, list[Any]] = (None, [])
 
-    def needed(self, df: DataFrame, monitor: Monitor) -> DataFrame:
-        """Return the columns that the monitor needs, and perhaps which rows are of the sample."""
+    def needed(self, monitor: Monitor) -> list[Column]:
+        """Return the columns that the monitor needs, and perhaps what decides on the sample; none: all of them."""
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
         groups = [(group.ranking, group.intake.select) for group in monitor.groups]
@@ -97,29 +106,36 @@ class RankingReducer:
             carried = self.schema.names if self.whole else [name for _, select in groups for name in select]
             names, values = columns.needed(self.source, self.schema, [ranking for ranking, _ in groups], carried)
             if self.marked:
-                values.append(F.expr(self.sample).alias(SAMPLE))
+                values.append(F.expr(self.mixed).alias(SAMPLE))
             # A select costs Spark some milliseconds; it is needed where thresholds are joined, by partition.
             joined = any(ranking.partition_by is not None for ranking, _ in groups)
             plain = not values and not joined and set(names) == set(self.schema.names)
             self._known = (groups, [] if plain else [*(F.col(columns.quoted(name)) for name in names), *values])
-        return df.select(*self._known[1]) if self._known[1] else df
+        return self._known[1]
 
-    def sampled(self, table: pa.Table) -> pa.Table:
-        """Return which rows belong to the sample, of all columns but that which says so."""
+    def sample(self, every: int) -> str:
+        """Return, as SQL, which rows belong to a sample of one row in so many."""
+        return f"({self.mixed} & {every - 1}L) = 0"
+
+    def sampled(self, table: pa.Table, every: int) -> pa.Table:
+        """Return the rows that belong to a sample, with all columns but that which decides on it."""
         if self.marked:
-            return table.filter(table[SAMPLE]).drop_columns([SAMPLE])
+            mixed = table[SAMPLE].fill_null(1).to_numpy()
+            return table.filter(pa.array((mixed & (every - 1)) == 0)).drop_columns([SAMPLE])
         time = event_times(table[self.source.time].combine_chunks(), self.source)
         ids = table[self.source.id].combine_chunks().cast(pa.int64())
         good = pc.and_(time.is_valid(), ids.is_valid())
         mixed = _mix(time.fill_null(0).to_numpy(), ids.fill_null(0).to_numpy())
-        return table.filter(pc.and_(good, pa.array((mixed & (EVERY - 1)) == 0)))
+        return table.filter(pc.and_(good, pa.array((mixed & (every - 1)) == 0)))
 
-    def read(self, df: DataFrame, monitor: Monitor) -> BatchProgress:
-        """Take a batch into the monitor."""
-        batch, before = _Batch(self, df, monitor), monitor.newest
+    def read(self, df: DataFrame, monitor: Monitor, not_after: int | None = None) -> BatchProgress:
+        """Take a batch into the monitor; rows after `not_after` are rejected, and count for nothing else."""
+        batch, before = _Batch(self, df, monitor, not_after), monitor.newest
         low, tail = before, self.outlook.tail(before)
         if tail is None:
             low, tail = batch.probe()
+        if not_after is not None:  # rows behind the tail come back, so all that are rejected do
+            tail = min(tail, not_after + 1)
         batch.read(low, tail)
         told = batch.settle(tail)
         since = batch.oldest if before == NEVER else before
@@ -139,11 +155,11 @@ class RankingReducer:
 class _Batch:
     """One batch on its way from Spark into the monitor."""
 
-    def __init__(self, reader: RankingReducer, df: DataFrame, monitor: Monitor) -> None:
-        self.reader, self.df, self.monitor = reader, df, monitor
+    def __init__(self, reader: RankingReducer, df: DataFrame, monitor: Monitor, not_after: int | None = None) -> None:
+        self.reader, self.df, self.monitor, self.not_after = reader, df, monitor, not_after
         self.reading = BatchProgress()
         self.oldest, self.newest = ALWAYS, NEVER
-        self.sample = pa.table({})
+        self.sample, self.every = pa.table({}), EVERY
         self.seen = ""  # what has come back already, as SQL
         self.thresholds: list[Thresholds | None] = [None] * len(monitor.groups)
         self.laid_out = list(self.thresholds)
@@ -152,9 +168,9 @@ class _Batch:
 
     def probe(self) -> tuple[int, int]:
         """Look at a thin sample when nothing is known: return from when to when the batch reaches, if it is large."""
-        self.sample = self.reader.sampled(self._collect(self.reader.sample))
+        self.sample = self.reader.sampled(self._collect(self.reader.sample(EVERY)), EVERY)
         time = self._times(self.sample)
-        if len(time) * EVERY <= SMALL:
+        if self.sample.num_rows * EVERY <= SMALL or len(time) == 0:
             return NEVER, NEVER
         self.reader.scores = self.scores_after(self.monitor.newest)
         newest = self.monitor.newest
@@ -164,6 +180,7 @@ class _Batch:
         """Read what may matter, and everything from `tail` on."""
         if tail == NEVER:
             self._take(self._collect("true"))
+            self.reading.rows_read = self.reading.shipped
             return
         with self.reading.phase("plan"):
             wanted = []
@@ -172,12 +189,47 @@ class _Batch:
                 scores, generosity = self.reader.scores.get(name, {}), self.reader.generosity.get(name, USUAL)
                 self.thresholds[number] = Thresholds.of(group, low, tail, self._settled(tail), scores, generosity)
                 wanted.append(self._reaching(number, f"{number}", group.answered_to))
-            wanted.append(f"{self.reader.time} >= {constant(tail, self.reader.time)}")
-            wanted += [self.reader.sample, f"isnull({self.reader.id})"]
+            behind = f"{self.reader.time} >= {constant(tail, self.reader.time)}"
+            counted = {number: group.answered_to for number, group in enumerate(self.monitor.groups)}
+            contests = self._contests(counted, self.reader.scores, low, tail)
+            always = [f"isnull({self.reader.id})"]
+            always += [] if self.not_after is None else [f"{self.reader.time} > {self.not_after}L"]
+            if not contests or self.sample.num_rows == 0:
+                self.every = THIN * EVERY if contests else EVERY
+                always.append(self.reader.sample(self.every))
             self.laid_out = list(self.thresholds)
             self.reading.guesses = sum(t.guesses for t in self.thresholds if t is not None)
-            self.seen = " OR ".join(wanted)
-        self._take(self._collect(self.seen))
+            self.seen = " OR ".join([*wanted, behind, *always])
+            always += self._without(contests, dict(enumerate(wanted)), behind)
+        self._take(self._collect(self.seen, list(contests.values()), always, tail))
+
+    def _contests(
+        self, counted: dict[int, int], scores: dict[str, dict[Any, ScoreDistribution]], low: int, high: int
+    ) -> dict[int, Contest]:
+        """Return, by group, the contests where thresholds would let many rows through from `low` to `high`.
+
+        `counted` has the groups, and before when each counts its rows one by one.
+        """
+        found: dict[int, Contest] = {}
+        for number, since in counted.items():
+            group, thresholds = self.monitor.groups[number], self.thresholds[number]
+            many = thresholds.expected(scores.get(str(group.ranking), {}), low, high) if thresholds is not None else 0
+            if thresholds is None or many <= MANY:
+                continue
+            cuts = group.algorithm.open_cuts(low, 2 * high - low)  # the batch may reach further than was foretold
+            assert cuts is not None
+            places = group.k * len(thresholds.values) * (1 + int(np.count_nonzero((cuts > low) & (cuts < high))))
+            contest = Contest.of(group, self.reader.sql(group), self.reader.schema, self.reader.time, since, cuts)
+            if contest is not None and many > 2 * places:
+                found[number] = contest
+        self.reading.contests = max(self.reading.contests, len(found))
+        return found
+
+    def _without(self, contests: dict[int, Contest], reaching: dict[int, str], behind: str) -> list[str]:
+        """Return, as SQL, the rows of groups without a contest: that reach their thresholds, or have none `behind`."""
+        rest = [number for number in range(len(self.monitor.groups)) if number not in contests]
+        reach = [text for number, text in reaching.items() if number not in contests]
+        return [*reach, *(f"({self.reader.sql(self.monitor.groups[number])[0]} AND {behind})" for number in rest)]
 
     def _reaching(self, number: int, name: str, low: int) -> str:
         """Return, as SQL, which rows reach a group's thresholds; joins them to the batch where need be."""
@@ -201,7 +253,7 @@ class _Batch:
             if not missed and whole:
                 break
             self.reading.re_reads += sum(int(np.count_nonzero(m)) for m in missed.values())
-            self._read_again(missed, whole, scores if turn == 0 else {}, turn)
+            self._read_again(missed, whole, scores, turn)
             whole = True
             missed = self._missed(whole)
         assert not missed, "a stretch without a guess cannot miss anything"
@@ -228,7 +280,7 @@ class _Batch:
             assert thresholds is not None
             found = thresholds.lie_in(stretches, time)
             inside = found if len(inside) == 0 else inside | found
-        return int(np.count_nonzero(inside)) * EVERY
+        return int(np.count_nonzero(inside)) * self.every
 
     def _adapt(self, missed: dict[int, BoolArray]) -> None:
         """Guess lower next time where guesses were often too high, else slowly higher."""
@@ -242,67 +294,89 @@ class _Batch:
     def _read_again(
         self, missed: dict[int, BoolArray], whole: bool, scores: dict[str, dict[Any, ScoreDistribution]], turn: int
     ) -> None:
-        """Read what missed events once more: with a guess from this batch's own sample, or with none."""
-        time, low, high, wanted = self.reader.time, ALWAYS, NEVER, []
+        """Read what missed events once more: with a guess from this batch's own sample, or, after that, with none."""
+        time, low, high, wanted = self.reader.time, ALWAYS, NEVER, {}
         with self.reading.phase("plan"):
             for number, panes in missed.items():
                 group, before = self.monitor.groups[number], self.thresholds[number]
                 assert before is not None
                 start, end = before.extent(panes)
                 low, high = min(low, start), max(high, end)
-                again, newest = scores.get(str(group.ranking), {}), self.newest if whole else ALWAYS
+                again = scores.get(str(group.ranking), {}) if turn == 0 else {}
+                newest = self.newest if whole else ALWAYS
                 self.thresholds[number] = before.lowered(group, panes, again, newest)
-                wanted.append(self._reaching(number, f"{number}_{turn}", NEVER))
+                wanted[number] = self._reaching(number, f"{number}_{turn}", NEVER)
+            contests = self._contests(dict.fromkeys(missed, NEVER), scores, low, high) if missed else {}
+            after, behind = ALWAYS, "false"
             if not whole:
-                low, high = min(low, self.newest + 1), ALWAYS
-                wanted.append(f"{time} > {self.newest}L")
-            reached = f"({time} >= {low}L AND {time} < {high}L AND ({' OR '.join(wanted)}))"
+                after, behind = self.newest + 1, f"{time} > {self.newest}L"
+                low, high = min(low, after), ALWAYS
+            reached = f"({time} >= {low}L AND {time} < {high}L AND ({' OR '.join([*wanted.values(), behind])}))"
             fresh = f"{reached} AND NOT coalesce({self.seen}, false)"
             self.seen = f"{self.seen} OR {reached}"
-        self._take(self._collect(fresh))
+            free = self._without(contests, wanted, behind)
+        self._take(self._collect(fresh, list(contests.values()), free, after))
 
     # What came back.
 
-    def _collect(self, wanted: str) -> pa.Table:
+    def _collect(
+        self, wanted: str, contests: Sequence[Contest] = (), free: Sequence[str] = (), after: int = ALWAYS
+    ) -> pa.Table:
+        """Return the wanted rows: all, or of those that are not `free` the best of some contests."""
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
+        reader = self.reader
         with self.reading.phase("plan"):
-            chosen = self.reader.needed(self.df.where(F.expr(wanted)), self.monitor)
+            chosen, needed = self.df.where(F.expr(wanted)), reader.needed(self.monitor)
+            if contests:
+                latest = (after, ALWAYS if self.not_after is None else self.not_after)
+                chosen = best_of_panes(chosen, needed, contests, free, reader.source.id, latest)
+            elif needed:
+                chosen = chosen.select(*needed)
         self.reading.passes += 1
         with self.reading.phase("scan"):
             table = chosen.toArrow()
-        return table.cast(columns.in_utc(table.schema))
+        table = table.cast(columns.in_utc(table.schema))
+        return gather(table, reader.source.time) if contests else table
 
     def _take(self, table: pa.Table) -> None:
         """Push rows into the monitor, and keep those of the sample."""
         with self.reading.phase("push"):
             self.reading.shipped += table.num_rows
             if self.reading.passes == 1 or self.sample.num_rows == 0:
-                self.sample = self.reader.sampled(table)
+                self.sample = self.reader.sampled(table, self.every)
             rows = table.drop_columns([SAMPLE]) if self.reader.marked else table
             if any(group.ranking.counts for group in self.monitor.groups):
-                # Spark gives rows no order of arrival: within a batch it is that of their times, then of their ids.
-                rows = rows.sort_by([(self.reader.source.time, "ascending"), (self.reader.source.id, "ascending")])
+                rows = self._in_order(rows)
             time = self._times(rows)
+            if self.not_after is not None and self.reading.ahead_at is None:
+                self.reading.ahead_at = ahead_time(rows, self.reader.source, self.not_after)
             self.oldest = min(self.oldest, int(time.min(initial=ALWAYS)))
             self.newest = max(self.newest, int(time.max(initial=NEVER)))
             self.reading.tables.append(rows)
-            answers = self.monitor.push(rows, joined=False)
+            answers = self.monitor.push(rows, joined=False, not_after=self.not_after)
             if len(answers):
                 self.reading.answers.append(answers)
 
+    def _in_order(self, rows: pa.Table) -> pa.Table:
+        """Sort rows by time, then id, then all they have: Spark gives the rows of a batch no order of arrival."""
+        first = [self.reader.source.time, self.reader.source.id]
+        names = [*first, *sorted(name for name in rows.column_names if name not in first)]
+        return rows.take(pa.array(np.lexsort([value_ranks(rows[name]) for name in reversed(names)])))
+
     def _times(self, table: pa.Table) -> IntArray:
-        """Return the event times of the rows that have one."""
+        """Return the event times of the rows that have one, none that is later than it may be."""
         if table.num_rows == 0:
             return np.empty(0, np.int64)
         column = table[self.reader.source.time].combine_chunks()
-        return event_times(column, self.reader.source).drop_null().to_numpy()  # type: ignore[no-any-return]
+        time: IntArray = event_times(column, self.reader.source).drop_null().to_numpy()
+        return time if self.not_after is None else time[time <= self.not_after]
 
     # What the sample says.
 
     def sampled_after(self, before: int) -> int:
         """Return about how many rows of the batch are later than a time."""
-        return int(np.count_nonzero(self._times(self.sample) > before)) * EVERY
+        return int(np.count_nonzero(self._times(self.sample) > before)) * self.every
 
     def scores_after(self, before: int) -> dict[str, dict[Any, ScoreDistribution]]:
         """Learn from the sample how each group's scores are spread, by partition, among events after a time."""
@@ -313,11 +387,13 @@ class _Batch:
         time = event_times(batch.column(self.reader.source.time), self.reader.source)
         good = time.is_valid().to_numpy(zero_copy_only=False)
         moment = time.fill_null(NEVER).to_numpy()
+        if self.not_after is not None:
+            good &= moment <= self.not_after
         fresh = good & (moment > before)
         if np.count_nonzero(fresh) < np.count_nonzero(good) // 4:
             fresh = good
         span = int(np.ptp(moment[fresh])) if fresh.any() else 0
-        return {str(g.ranking): _spread(g, batch, moment, fresh, span) for g in self.monitor.groups}
+        return {str(g.ranking): _spread(g, batch, moment, fresh, (span, self.every)) for g in self.monitor.groups}
 
 
 def _mix(time: IntArray, ids: IntArray) -> IntArray:
@@ -332,7 +408,7 @@ def _mixed(time: str, id_: str, kind: pa.DataType) -> str:
 
 
 def _spread(
-    group: RankingGroup, batch: pa.RecordBatch, time: IntArray, fresh: BoolArray, span: int
+    group: RankingGroup, batch: pa.RecordBatch, time: IntArray, fresh: BoolArray, extent: tuple[int, int]
 ) -> dict[Any, ScoreDistribution]:
     bounds = group.intake.bounds
     assert bounds is not None
@@ -342,11 +418,11 @@ def _spread(
         taken = taken if mask is None else taken & mask
     merit = merit_of(score, group.ranking.order)
     if bounds.partition_by is None:
-        return {None: ScoreDistribution.fit(time[taken], merit[taken], span)}
+        return {None: ScoreDistribution.fit(time[taken], merit[taken], *extent)}
     coded = bounds.partition_by.values(batch).dictionary_encode(null_encoding="encode")
     code = coded.indices.to_numpy(zero_copy_only=False)
     found: dict[Any, ScoreDistribution] = {}
     for number, value in enumerate(coded.dictionary.to_pylist()):
         mine = taken & (code == number)
-        found[value] = ScoreDistribution.fit(time[mine], merit[mine], span)
+        found[value] = ScoreDistribution.fit(time[mine], merit[mine], *extent)
     return found

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from skyband.algorithms.topkw.prefilter_kernels import mark_survivors
 from skyband.engine.subscription_group import SubscriptionGroup
@@ -18,6 +19,18 @@ from skyband.order import BoolArray
 from skyband.windows import NEVER
 
 DEPTH = 4  # so many times k of a row are looked at: some of them may have left the window
+
+
+def in_order(rows: pa.Table, source: StreamColumns) -> pa.Array:
+    """Return the rows' places in the order in which they are taken in: by time, id, and whatever tells them apart.
+
+    Examples
+    --------
+    >>> in_order(pa.table({"t": [2, 1, 1], "id": ["a", "b", "a"]}), StreamColumns("t", "id")).to_pylist()
+    [2, 1, 0]
+    """
+    rest = [f.name for f in rows.schema if not pa.types.is_nested(f.type) and f.name not in (source.time, source.id)]
+    return pc.sort_indices(rows, [(name, "ascending") for name in (source.time, source.id, *rest)])
 
 
 class Shortlist(NamedTuple):
@@ -33,13 +46,16 @@ class Shortlist(NamedTuple):
 class SubscriptionPrefilter:
     """Tells which rows of a batch may still matter to subscriptions, as they were when this was made.
 
-    A row that is left out can neither be among the best of anybody when it comes, nor later: k later rows of its batch
-    beat it. Rows that lack something, or come late, are let through to be counted.
+    A row that is left out is never among the best of anybody, at no moment: when it comes k others beat it, and when
+    these begin to leave, k later rows of its batch do. Rows that lack something, or come late, are let through to be
+    counted, and the latest so that time passes.
 
     Parameters
     ----------
     subscriptions
         Whose.
+    not_after
+        Rows with a later time are let through to be counted, and nothing else.
 
     Examples
     --------
@@ -51,20 +67,24 @@ class SubscriptionPrefilter:
     [False, True, True]
     """
 
-    def __init__(self, subscriptions: Subscriptions) -> None:
+    def __init__(self, subscriptions: Subscriptions, not_after: int | None = None) -> None:
+        self.not_after = not_after
         self.source: StreamColumns = subscriptions.source
         self.newest = subscriptions.newest
         self.counted = any(kind.counts for kind in subscriptions.circles)
         self.everything = self.counted or any(c.engine is None for c in subscriptions.circles.values())
-        self.everything |= bool(subscriptions.waiting or subscriptions.ends)
+        self.everything |= bool(subscriptions.waiting)
         self.shortlists = [] if self.everything else [_shortlist(c) for c in subscriptions.circles.values()]
 
     def mask(self, batch: pa.RecordBatch) -> BoolArray:
         """Return which rows may matter."""
         if self.everything:
             return np.ones(batch.num_rows, bool)
-        rows = EventBatch(batch, self.source)
+        rows = EventBatch(batch, self.source, self.not_after)
         kept = np.zeros(batch.num_rows, bool) if rows.valid is None else ~rows.valid
+        if len(kept):
+            kept[np.argmax(np.where(kept, NEVER, rows.time))] = True
+            order = in_order(pa.Table.from_batches([batch]), self.source).to_numpy()
         for circle, longest, functions, queries, best in self.shortlists:
             circle.bind(batch.schema, self.source.id)
             taken, x, rejected = circle.columns(rows)
@@ -72,11 +92,13 @@ class SubscriptionPrefilter:
             if self.newest != NEVER:
                 kept |= rows.time <= self.newest - longest
             if len(taken):
-                order = np.argsort(rows.time[taken], kind="stable")
+                place = np.full(batch.num_rows, -1)
+                place[taken] = np.arange(len(taken))
+                coming = place[order][place[order] >= 0]
                 marked = np.zeros(len(taken), bool)
-                columns = (np.ascontiguousarray(x[order]), rows.time[taken][order])
-                mark_survivors(functions, queries, *best, *columns, marked)
-                kept[taken[order[marked]]] = True
+                columns = (np.ascontiguousarray(x[coming]), rows.time[taken][coming])
+                mark_survivors(functions, queries, *best, self.newest, *columns, marked)
+                kept[taken[coming[marked]]] = True
         return kept
 
 
@@ -88,5 +110,6 @@ def _shortlist(circle: SubscriptionGroup) -> Shortlist:
     used = engine.used
     best = (cost[used, :deep].copy(), position[used, :deep].copy(), np.minimum(size[used], deep))
     bare = SubscriptionGroup(circle.kind, circle.algorithm, ())
+    bare.conditions = circle.conditions
     queries = (used, engine.k, engine.size, engine.since)
     return Shortlist(bare, int(engine.size[used].max(initial=0)), engine.functions(), queries, best)

@@ -127,6 +127,12 @@ class Thresholds:
         held[row[row >= 0], place[row >= 0]] = merit[row >= 0]
         return held
 
+    def expected(self, scores: dict[Any, ScoreDistribution], low: int, high: int) -> float:
+        """Return about how many events reach these thresholds from `low` to `high`, as their scores are spread."""
+        start, end = np.clip(self.cuts[:-1], low, high), np.clip(self.cuts[1:], low, high)
+        rows = zip([None] if self.partitions is None else self.partitions.to_pylist(), self._bars(), strict=True)
+        return float(sum(scores[value].reaching(start, end, bars).sum() for value, bars in rows if value in scores))
+
     def extent(self, stretches: BoolArray) -> tuple[int, int]:
         """Return where the first of some stretches begins and the last one ends."""
         places = np.flatnonzero(stretches.any(axis=0))
@@ -158,7 +164,8 @@ class Thresholds:
     def note(self, group: RankingGroup, newest: int, settled: int) -> None:
         """Let a group know what it was not shown; `settled` is how far the batch has brought it in the end."""
         behind, bars = np.append(self.cuts[2:], ALWAYS), self._bars().max(axis=0)
-        for place in np.flatnonzero(self.wide & (self.cuts[:-1] <= newest)).tolist():
+        filtered = bars > -np.inf  # where nothing lies below the bar, nothing was held back
+        for place in np.flatnonzero(self.wide & filtered & (self.cuts[:-1] <= newest)).tolist():
             low, high = int(self.cuts[place]), min(int(self.cuts[place + 1]), newest + 1)
             group.algorithm.miss(low, high, group.k if behind[place] <= settled else 0, float(bars[place]))
 
@@ -171,7 +178,7 @@ class Thresholds:
         bucket = f"({time} - {constant(origin, time)}) div {width}L"
         place = f"cast(least(greatest({bucket}, 0L), {ladders.shape[1] - 1}L) AS INT) + 1"
         if self.partitions is None:
-            return df, f"element_at({_numbers(ladders[0].tolist(), 'double')}, {place})"
+            return df, f"element_at({numbers(ladders[0].tolist(), 'double')}, {place})"
         assert partition is not None
         values = self.partitions
         if is_text(values.type):  # by its bytes: a collation may take other texts for equal
@@ -275,14 +282,14 @@ def _chosen(values: pa.Array, partition: str, ladders: FloatArray, place: str) -
         texts = [f"unhex('{value.hex()}')" for value in listed.to_pylist()]
         array = f"array({', '.join(texts)})"
     elif pa.types.is_floating(listed.type):
-        array = _numbers(listed.to_pylist(), "double")
+        array = numbers(listed.to_pylist(), "double")
     else:
-        array, partition = _numbers(listed.cast(pa.int64()).to_pylist(), "bigint"), f"cast({partition} AS BIGINT)"
+        array, partition = numbers(listed.cast(pa.int64()).to_pylist(), "bigint"), f"cast({partition} AS BIGINT)"
     null = len(known) if not known.all() else 0
     row = f"if(isnull({partition}), {null}, 0)"
     if len(listed):
         row = f"cast(coalesce(array_position({array}, {partition}), {row}) AS INT)"
-    return f"element_at({_numbers(ladders.ravel().tolist(), 'double')}, {row} * {ladders.shape[1]} + {place})"
+    return f"element_at({numbers(ladders.ravel().tolist(), 'double')}, {row} * {ladders.shape[1]} + {place})"
 
 
 def constant(number: int, time: str) -> str:
@@ -290,10 +297,10 @@ def constant(number: int, time: str) -> str:
 
     The place in the array looks as if it depended on the time, so that Spark does not look the number up too early.
     """
-    return f"element_at({_numbers([number], 'bigint')}, 1 + cast(pmod({time}, 1L) AS INT))"
+    return f"element_at({numbers([number], 'bigint')}, 1 + cast(pmod({time}, 1L) AS INT))"
 
 
-def _numbers(numbers: Sequence[float], kind: str) -> str:
+def numbers(numbers: Sequence[float], kind: str) -> str:
     """Return an array constant; a text that Spark splits once is far cheaper than a literal for each number."""
     text = ",".join(map(repr, numbers)).replace("inf", "Infinity")
     return f"cast(split('{text}', ',') AS array<{kind}>)"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from skyband.errors import InputError
+from skyband.files import durable
 from skyband.spark.sinks.console import Console
 from skyband.spark.sinks.files import Files
 from skyband.spark.sinks.function import Function
@@ -46,6 +47,12 @@ class Sink(Protocol):
         session
             Where views and DataFrames are made.
         """
+
+
+def deliver(sink: Sink | None, rows: pa.Table | None, batch_id: int, session: SparkSession) -> None:
+    """Write the rows of a batch, where there are any and a sink for them."""
+    if sink is not None and rows is not None and rows.num_rows:
+        durable.step("sink", sink.write, rows, batch_id, session)
 
 
 def as_sink(given: object, name: str = "answers") -> Sink | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import pyarrow as pa
 
 from skyband.errors import InputError
+from skyband.files import durable
 from skyband.files.writers import ENOUGH_ROWS, outputs
 
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ Format = Literal["parquet", "jsonl", "csv"]
 class Files:
     """A folder with one file for each batch: ``batch-00000012.parquet``.
 
-    A file appears under its name when it is complete, and a replayed batch replaces it: who reads the folder sees
-    the old file or the new one, never a part. The same rows give the same bytes. ``spark.read.parquet(folder)``
+    A file appears under its name when it is complete and on the disk, and a replayed batch replaces it: who reads the
+    folder sees the old file or the new one, never a part, and a batch that is done outlives a power cut. The same rows
+    give the same bytes. ``spark.read.parquet(folder)``
     reads it all; add the option ``mergeSchema`` where queries with other columns came or went.
 
     Batches are numbered by the checkpoint: give each stream, each of its side outputs and each new checkpoint a
@@ -61,7 +63,7 @@ class Files:
             self._clean = True
         path = self.folder / f"batch-{batch_id:08}.{self.format}"
         if not len(answers):
-            path.unlink(missing_ok=True)
+            durable.remove(path)
             return
         whole = answers.combine_chunks()  # how rows were cut into chunks shows in the bytes of Parquet
         with outputs() as opened:
@@ -72,9 +74,9 @@ class Files:
     def _prepare(self) -> None:
         """Make the folder, and remove what a killed process left half written."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            durable.make(self.folder)
         except OSError as error:
             msg = f"cannot make the folder {self.folder}: {error.strerror}; name another"
             raise InputError(msg) from None
         for left in self.folder.glob(".batch-*.part"):
-            left.unlink(missing_ok=True)
+            durable.remove(left)

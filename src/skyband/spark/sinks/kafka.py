@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from skyband.errors import InputError
+from skyband.files import durable
 from skyband.spark.columns import quoted
 from skyband.spark.sinks.frames import as_frame
 from skyband.spark.sinks.keys import BATCH, NUMBER, holds_answers, keyed
@@ -52,7 +53,7 @@ class Kafka:
         messages = records(as_frame(rows, session))
         options = {**self.options, "kafka.bootstrap.servers": self.servers, "topic": self.topic}
         try:
-            messages.write.format("kafka").options(**options).save()
+            durable.step("send", _send, messages, options)
         except PySparkException as error:
             if "Failed to find data source: kafka" not in str(error):
                 raise
@@ -63,12 +64,17 @@ class Kafka:
             raise InputError(msg) from None
 
 
+def _send(messages: DataFrame, options: Mapping[str, str]) -> None:
+    messages.write.format("kafka").options(**options).save()
+
+
 def records(rows: DataFrame) -> DataFrame:
     """Return rows as messages: texts `key` and `value`.
 
     The key is ``query|window end|rank``, with ``|partition`` behind it where there is one, such as
     ``volatile|2024-05-01T10:00:00.000000Z|1|NYSE``. Of changes, what left has ``left`` and its last rank for a rank:
-    ``left 3``. A ``|`` in the query's name is written ``%7C`` and a ``%`` there ``%25``, so no two keys are alike.
+    ``left 3``. Rows of a set have no rank; they have ``id`` and their id there: ``id SPY``. A ``|`` in the query's name
+    is written ``%7C`` and a ``%`` there ``%25``, so no two keys are alike.
     The value leaves out what is NULL; times are in UTC.
     """
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere
@@ -84,5 +90,6 @@ def records(rows: DataFrame) -> DataFrame:
     else:
         query = F.replace(F.replace(text("query"), F.lit("%"), F.lit("%25")), F.lit("|"), F.lit("%7C"))
         left = F.concat(F.lit("left "), text("previous_rank"))
-        parts = [query, text("window_end"), F.coalesce(text("rank"), left), text("partition")]
+        place = F.coalesce(text("rank"), left, F.concat(F.lit("id "), text("id")))
+        parts = [query, text("window_end"), place, text("partition")]
     return named.select(F.concat_ws("|", *parts).alias("key"), "value")

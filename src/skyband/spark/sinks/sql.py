@@ -11,6 +11,7 @@ import pyarrow as pa
 from skyband.answers.table import column_as_text
 from skyband.errors import InputError
 from skyband.events.keys import is_text
+from skyband.files import durable
 from skyband.files.writers import as_text
 from skyband.spark.sinks.keys import NUMBER, holds_answers, keyed
 
@@ -74,9 +75,10 @@ class Sql:
         with self._connection() as connection:
             _prepare(connection, table)
             replaced = sa.delete(table).where(*(table.c[name] == sa.bindparam(name) for name in key))
-            connection.execute(replaced, rows.group_by(list(key)).aggregate([]).to_pylist())
+            durable.step("execute", connection.execute, replaced, rows.group_by(list(key)).aggregate([]).to_pylist())
             for start in range(0, len(rows), ROWS_AT_ONCE):
-                connection.execute(sa.insert(table), rows.slice(start, ROWS_AT_ONCE).to_pylist())
+                part = rows.slice(start, ROWS_AT_ONCE).to_pylist()
+                durable.step("execute", connection.execute, sa.insert(table), part)
 
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
@@ -93,8 +95,10 @@ class Sql:
             reason = str(error.orig).strip().replace(str(self._url.password or "\0"), "***")
             msg = f"cannot open the database {self._shown}: {reason}; check the URL, and that the server runs"
             raise InputError(msg) from None
-        with connection, connection.begin():
+        with connection:  # which rolls back what is not committed
+            connection.begin()
             yield connection
+            durable.step("commit", connection.commit)
 
 
 def _sqlalchemy() -> Any:

@@ -17,7 +17,10 @@ import pytest
 
 import skyband as sb
 from skyband.events.batch import StreamColumns
-from skyband.spark.state_store import METRICS, answers_of
+from skyband.spark import state_store
+from skyband.spark.checkpoint import Checkpoint
+from skyband.spark.loop import StateStoreLoop, StreamSpec
+from skyband.spark.state_store import COUNTED, HELD, answers_of
 
 pytest.importorskip("google.protobuf")
 pytestmark = pytest.mark.spark
@@ -48,7 +51,7 @@ class Stream:
     source: StreamColumns = SOURCE
     files: int = 0
     parts: list[pa.Table] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("rejected", "late", "partly_late"), 0))
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
 
     def feed(self, batches: Iterable[pa.Table]) -> None:
         (self.folder / "in").mkdir(exist_ok=True)
@@ -64,20 +67,20 @@ class Stream:
         def sink(part: Any, batch: int) -> None:
             if batch == breaks_at:
                 raise RuntimeError("the sink broke")
-            self.parts.append(part.toArrow())
+            outcome = plan.outcome(part.toArrow())
+            self.parts.append(outcome.answers)
+            for name in self.counts:
+                self.counts[name] += outcome.changes[name]
 
         schema = self.session.read.parquet(str(self.folder / "in")).schema
         df = self.session.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(self.folder / "in"))
-        answers = answers_of(df, queries, source=self.source, delay=self.delay, **options)
+        answers, plan = answers_of(df, queries, source=self.source, delay=self.delay, **options)
         writer = answers.writeStream.foreachBatch(sink)
         stream = writer.option("checkpointLocation", str(self.folder / "state")).trigger(availableNow=True).start()
         try:
             assert stream.awaitTermination(600)
         finally:
             stream.stop()
-        for progress in stream.recentProgress:
-            for name in self.counts:
-                self.counts[name] += progress.observedMetrics[METRICS][name]
 
     def answers(self) -> pa.Table:
         return in_order(pa.concat_tables(self.parts))
@@ -152,7 +155,8 @@ def test_equals_a_local_run_with_the_same_batches(session: Any, tmp_path: Path) 
     same(stream.answers(), expected(monitor, batches, stream.delay))
     stats = monitor.stats()
     assert min(stats.late, stats.partly_late, stats.rejected) > 0
-    assert stream.counts == {"rejected": stats.rejected, "late": stats.late, "partly_late": stats.partly_late}
+    counts = {"rejected": stats.rejected, "late": stats.late, "partlyLate": stats.partly_late, "ahead": 0}
+    assert stream.counts == counts
 
 
 def test_goes_on_from_its_checkpoint_and_loses_nothing_when_the_sink_breaks(session: Any, tmp_path: Path) -> None:
@@ -237,6 +241,83 @@ def test_answers_a_hundred_thousand_groups(session: Any, tmp_path: Path) -> None
     assert ours.select(truth.column_names).cast(truth.schema).equals(truth)
 
 
+def started(session: Any, folder: Path, queries: Sequence[sb.Query], placement: Any) -> Any:
+    """Read what there is with a watermark of ten milliseconds."""
+    schema = session.read.parquet(str(folder / "in")).schema
+    df = session.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
+    handle = sb.spark.start(
+        df, queries, time="t", id="id", watermark="10 milliseconds", checkpoint=folder / placement,
+        trigger={"availableNow": True}, placement=placement,
+    )  # fmt: skip
+    assert handle.awaitTermination(600)
+    return handle
+
+
+def test_progress_is_that_of_the_driver(session: Any, tmp_path: Path) -> None:
+    unit = 1_000
+    batches = random_batches(7, unit=unit, disorder=60, text=True, cuts=3)
+    queries = [
+        sb.Query("top", k=2, score="x", window=window(20, 10, unit=unit), partition_by="g"),
+        sb.Query("low", k=3, score="x", window=window(20, 10, unit=unit), partition_by="g", order="asc"),
+    ]
+    stream = Stream(session, tmp_path, delay=0)
+    for some in (batches[:2], batches[2:3]):  # the second run goes on with the numbers of the first
+        stream.feed(some)
+        driver, executors = (started(session, tmp_path, queries, place) for place in ("driver", "executors"))
+        counts = [
+            [tuple(entry[name] for name in COUNTED) for entry in handle.progress] for handle in (driver, executors)
+        ]
+        # Executors answer in a batch of its own what the last rows closed; it counts nothing.
+        assert [found for found in counts[1] if any(found)] == [found for found in counts[0] if any(found)]
+        marks = [list(dict.fromkeys(e["watermark"] for e in handle.progress)) for handle in (driver, executors)]
+        assert marks[1] == [None, *marks[0]]
+        last = [{name: handle.progress[-1][name] for name in ("kept", "watermark")} for handle in (driver, executors)]
+        assert last[1] == last[0]
+        assert last[1]["kept"] > 0
+    totals = [handle.checkpoint.status()["totals"] for handle in (driver, executors)]
+    assert totals[1] == totals[0]
+    assert totals[1].pop("ahead") == 0
+    assert min(totals[1].values()) > 0
+    assert executors.lastProgress["skyband"] == executors.progress[-1]
+    assert 0 < last[1]["kept"] <= executors.progress[-1]["bound"]
+    assert executors.progress[-1]["stateBytes"] > 0
+    assert f"in Spark's state store: {last[1]['kept']:,} events now" in executors.explain()
+
+
+class Visited:
+    """What executors send in one micro-batch."""
+
+    sparkSession = None  # noqa: N815 - Spark's
+
+    def __init__(self, watermark: int | None, **changes: int) -> None:
+        self.rows = [{"watermark": watermark, "rows": 9, **dict.fromkeys(COUNTED + HELD, 1), **changes}]
+
+    def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's
+        kinds = {"answers": pa.binary()} | dict.fromkeys(
+            ("watermark", "rows", "notAfter", "aheadAt", *COUNTED, *HELD), pa.int64()
+        )
+        return pa.Table.from_pylist(self.rows, pa.schema(kinds))
+
+
+def test_a_replayed_batch_is_counted_once(tmp_path: Path) -> None:
+    query = sb.Query("q", **OK)
+    schema = pa.schema({"t": pa.timestamp("us"), "id": pa.int64(), "x": pa.float64(), "g": pa.int64()})
+    plan = state_store.Plan((query,), SOURCE, "staircase", "", (), schema, schema)
+    folder = Checkpoint(tmp_path)
+    handle = StateStoreLoop(StreamSpec(SOURCE, schema, 0, "staircase", folder), [query], plan)
+    visits = [Visited(None), Visited(1_000, late=5, kept=-1), Visited(None, kept=7)]
+    for number in (0, 1, 1, 2, 2):
+        handle(visits[number], number)
+    assert folder.status()["totals"] == {"late": 7, "partlyLate": 3, "rejected": 3, "ahead": 3}
+    entries = folder.status()["progress"]
+    assert [entry["kept"] for entry in entries] == [1, 0, 7]
+    assert [entry["late"] for entry in entries] == [1, 5, 1]
+    assert [entry["watermark"] for entry in entries] == [None, *["1970-01-01T00:00:01+00:00"] * 2]
+    (tmp_path / "skyband" / "status.json").unlink()
+    handle(visits[2], 3)
+    assert folder.status()["progress"][-1]["kept"] is None, "what was kept before is not known"
+
+
 OK: dict[str, Any] = {"k": 1, "score": "x", "window": sb.Window("1 minute"), "partition_by": "g"}
 
 
@@ -285,3 +366,23 @@ def test_a_checkpoint_stays_with_its_buckets(session: Any, tmp_path: Path) -> No
     stream.feed([batch])
     with pytest.raises(Exception, match=r"made with staircase in 1 buckets of g.*this run has staircase in 2 buckets"):
         stream.run([sb.Query("q", **OK)], buckets=2)
+
+
+class Kept:
+    """A value in Spark's state store."""
+
+    def __init__(self, *value: Any) -> None:
+        self.value = value
+
+    def get(self) -> tuple[Any, ...]:
+        return self.value
+
+
+@pytest.mark.parametrize("columns", ["time='t', id='id', time_unit=None", "Source(time='t', id='id', time_unit=None)"])
+def test_a_checkpoint_stays_readable_when_classes_are_renamed(columns: str) -> None:
+    layout = f"staircase in 1 buckets of g over {state_store._columns(SOURCE)}"
+    rows = pa.schema({"t": pa.timestamp("us"), "id": pa.int64(), "x": pa.float64(), "g": pa.int64()})
+    plan = state_store.Plan((sb.Query("q", **OK),), SOURCE, "staircase", layout, (), rows, pa.schema([]))
+    buckets = state_store._Buckets(plan)
+    buckets.head = Kept(f"staircase in 1 buckets of g over {columns}", plan.version, 0, 0)
+    assert [query.name for query in buckets._load(plan.monitor().snapshot()).queries] == ["q"]

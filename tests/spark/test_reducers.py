@@ -1,0 +1,321 @@
+"""One batch through Spark, thresholds and guesses and all, against the same batch pushed as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import skyband as sb
+from skyband.spark.reducers import guesses, ranking, thresholds
+from skyband.spark.reducers.ranking import RankingReducer
+from tests.spark.streams import events
+
+pytestmark = pytest.mark.spark
+
+DELAY = 60
+
+
+@pytest.fixture
+def bold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guess in small batches too, from few rows and hardly above k: guesses fail often, and must be mended."""
+    for module in (guesses, ranking):
+        monkeypatch.setattr(module, "EVERY", 8)
+        monkeypatch.setattr(module, "SMALL", 200)
+    monkeypatch.setattr(guesses, "FEW", 2)
+    monkeypatch.setattr(thresholds, "wanted", lambda k: k + 1)
+
+
+def shown(answers: list[sb.Answer]) -> list[Any]:
+    return [
+        (
+            a.query,
+            a.start,
+            a.end,
+            a.exact,
+            [(r.rank, r.id, r.score, r.time, r.partition, str(r.values)) for r in a.rows],
+        )
+        for a in answers
+    ]
+
+
+def both(
+    spark: Any, queries: list[sb.Query], tables: list[pa.Table], not_after: int | None = None
+) -> list[ranking.BatchProgress]:
+    """Push tables into one monitor as they are, into another one through Spark; compare all they say."""
+    plain, read = (sb.Monitor(queries, time="t", id="id") for _ in range(2))
+    reader = RankingReducer(read.source, tables[0].schema, DELAY)
+    readings = []
+    for table in tables:
+        found = reader.read(spark.createDataFrame(table), read, not_after)
+        answers = [answer for part in found.answers for answer in part]
+        truth = list(plain.push(table, not_after=not_after))
+        assert read.newest == plain.newest
+        answers += read.advance(read.newest - DELAY)
+        truth += plain.advance(plain.newest - DELAY)
+        assert shown(answers) == shown(truth)
+        for name in ("late", "partly_late", "rejected"):
+            assert getattr(read.stats(), name) == getattr(plain.stats(), name), name
+        for group in read.groups:
+            group.algorithm.check()
+        readings.append(found)
+    assert shown(list(read.finish())) == shown(list(plain.finish()))
+    return readings
+
+
+def queries_of(rng: np.random.Generator) -> list[sb.Query]:
+    alike: dict[str, Any] = {
+        "score": ["x", "x * 2 + y", "-x"][rng.integers(3)],
+        "order": ["desc", "asc"][rng.integers(2)],
+        "distinct": [None, None, "best", "latest"][rng.integers(4)],
+        "partition_by": [None, None, "g"][rng.integers(3)],
+        "where": [None, "y > 2"][rng.integers(2)],
+    }
+    found = []
+    for number in range(3):
+        size = int(rng.integers(500, 9000))
+        window = sb.Window(size, slide=int(rng.integers(100, size)))
+        found.append(sb.Query(f"q{number}", k=int(rng.choice([1, 3, 10])), window=window, **alike))
+    if rng.integers(2):
+        found.append(sb.Query("other", k=3, score="y * y - x", window=sb.Window(1000), select=("y", "g")))
+    return found
+
+
+@pytest.mark.usefixtures("bold")
+@pytest.mark.parametrize("seed", range(10))
+def test_guesses_never_change_an_answer(spark: Any, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    kind = str(rng.choice(["random", "rising", "falling", "ties"]))
+    tables, start = [], 0
+    for _ in range(5):
+        n = int(rng.choice([1500, 1500, 1500, 400, 4000]))
+        tables.append(events(rng, n, start, kind))
+        start += n * 10 - int(rng.choice([0, 0, 0, 5000]))
+    both(spark, queries_of(rng), tables)
+
+
+@pytest.mark.usefixtures("bold")
+def test_only_what_may_matter_comes_back(spark: Any) -> None:
+    rng = np.random.default_rng(1)
+    query = sb.Query("q", k=3, score="x", window=sb.Window(20_000, slide=2_000))
+    readings = both(spark, [query], [events(rng, 8_000, 80_000 * b) for b in range(5)])
+    assert readings[0].passes >= 2, "a first batch is looked at before it is read"
+    later = readings[2:]
+    assert all(r.guesses > 10 for r in later)
+    assert all(r.shipped < 8_000 / 4 for r in later)
+
+
+@pytest.mark.usefixtures("bold")
+@pytest.mark.parametrize("few", [0, 64], ids=["joined", "constant"])
+@pytest.mark.parametrize("by", ["g", "y", "y * 0.5 - 1", "y > 2"])
+def test_thresholds_of_partitions(spark: Any, monkeypatch: pytest.MonkeyPatch, by: str, few: int) -> None:
+    monkeypatch.setattr(thresholds, "FEW_PARTITIONS", few)
+    rng = np.random.default_rng(7)
+    query = sb.Query("q", k=2, score="x", window=sb.Window(20_000, slide=2_000), partition_by=by)
+    readings = both(spark, [query], [events(rng, 8_000, 80_000 * b) for b in range(3)])
+    assert readings[2].guesses > 10
+    assert readings[2].shipped < 8_000 / 2
+
+
+@pytest.mark.usefixtures("bold")
+def test_a_guess_that_is_too_high_is_mended(spark: Any) -> None:
+    rng = np.random.default_rng(2)
+    tables = [events(rng, 8_000, 80_000 * b) for b in range(3)]
+    x = np.asarray(tables[2]["x"].fill_null(0).to_numpy())
+    tables[2] = tables[2].set_column(2, "x", pa.array(x - 100.0))  # suddenly all far below what was expected
+    query = sb.Query("q", k=3, score="x", window=sb.Window(20_000, slide=2_000))
+    readings = both(spark, [query], tables)
+    assert readings[2].re_reads > 10
+    assert readings[2].passes >= 2
+
+
+@pytest.mark.usefixtures("bold")
+def test_a_batch_that_ends_early_or_late_has_its_true_newest_time(spark: Any) -> None:
+    rng = np.random.default_rng(3)
+    sizes = [4_000, 4_000, 4_000, 1_500, 12_000, 300]
+    starts = np.cumsum([0, *sizes[:-1]]) * 10
+    tables = [events(rng, n, int(start)) for n, start in zip(sizes, starts, strict=True)]
+    query = sb.Query("q", k=2, score="x", window=sb.Window(50_000, slide=25_000))
+    both(spark, [query], tables)  # compares the newest times
+
+
+def test_small_batches_come_back_whole(spark: Any) -> None:
+    rng = np.random.default_rng(4)
+    query = sb.Query("q", k=3, score="x", window=sb.Window(2_000))
+    readings = both(spark, [query], [events(rng, 500, 5_000 * b) for b in range(3)])
+    assert [r.shipped for r in readings] == [500] * 3
+    assert [r.passes for r in readings] == [2, 1, 1]
+
+
+def test_count_windows_follow_the_times_within_a_batch(spark: Any) -> None:
+    rng = np.random.default_rng(5)
+    tables = [events(rng, 400, 4_000 * b).sort_by([("t", "ascending"), ("id", "ascending")]) for b in range(3)]
+    query = sb.Query("q", k=3, score="x", window=sb.Window("100 events", slide="30 events"))
+    both(spark, [query], tables)
+
+
+def test_an_empty_batch_is_read(spark: Any) -> None:
+    rng = np.random.default_rng(6)
+    query = sb.Query("q", k=3, score="x", window=sb.Window(2_000))
+    both(spark, [query], [events(rng, 100, 0), events(rng, 100, 0).slice(0, 0), events(rng, 100, 1_000)])
+
+
+@pytest.mark.usefixtures("bold")
+def test_times_beyond_all_windows_are_rejected_and_move_nothing(spark: Any) -> None:
+    rng = np.random.default_rng(8)
+    query = sb.Query("q", k=3, score="x", window=sb.Window(2_000, slide=500))
+    far = [2**61, -(2**61), 2**62, -(2**62), 2**63 - 1, -(2**63)]
+    tables = []
+    for batch in range(4):
+        table = events(rng, 800, batch * 8_000)
+        time = table["t"].to_pylist()
+        time[::50] = [far[place % len(far)] for place in range(len(time[::50]))]
+        tables.append(table.set_column(0, "t", pa.array(time, pa.int64())))
+    readings = both(spark, [query], tables)
+    assert len(readings) == 4
+
+
+@pytest.mark.usefixtures("bold")
+@pytest.mark.parametrize("distinct", [None, "best", "latest"])
+def test_selected_columns_settle_ties_whatever_comes_back(spark: Any, distinct: Any) -> None:
+    rng = np.random.default_rng(9)
+    common: dict[str, Any] = {"k": 4, "score": "x", "distinct": distinct, "window": sb.Window(3_000, slide=1_000)}
+    queries = [sb.Query("y", select=("y",), **common), sb.Query("g", select=("g", "y"), **common)]
+    tables = []
+    for batch in range(3):
+        table = events(rng, 600, batch * 6_000, kind="ties")
+        coarse = [None if t is None else t // 500 * 500 for t in table["t"].to_pylist()]
+        few = [None if i is None else i % 2 for i in table["id"].to_pylist()]
+        table = table.set_column(0, "t", pa.array(coarse, pa.int64())).set_column(1, "id", pa.array(few, pa.int64()))
+        tables.append(table)
+    both(spark, queries, tables)
+
+
+# Scores that are too equal for thresholds.
+
+
+@pytest.fixture
+def wary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Spark choose the best of each pane in small batches too."""
+    for module in (guesses, ranking):
+        monkeypatch.setattr(module, "EVERY", 16)
+        monkeypatch.setattr(module, "SMALL", 200)
+    monkeypatch.setattr(ranking, "MANY", 400)
+
+
+def alike(rng: np.random.Generator, n: int, batches: int, score: Any, text: bool) -> list[pa.Table]:
+    """Events whose scores, times, ids and selected columns are often equal, some of them late or incomplete."""
+    tables = []
+    for batch in range(batches):
+        table = events(rng, n, 10 * n * batch, disorder=100)
+        late = rng.random(n) < 0.01
+        time = pa.array(table["t"].fill_null(0).to_numpy() // 40 * 40 - 9_000 * late, mask=rng.random(n) < 0.002)
+        ids = rng.integers(0, 6, n)
+        x = np.where(rng.random(n) < 0.005, np.nan, score(rng, n))
+        tables.append(
+            table.set_column(0, "t", time)
+            .set_column(1, "id", pa.array([f"é{i}" for i in ids] if text else ids, mask=rng.random(n) < 0.002))
+            .set_column(2, "x", pa.array(x, mask=rng.random(n) < 0.002))
+            .append_column("z", pa.array(rng.choice([0.5, -1.0, np.nan], n), mask=rng.random(n) < 0.1))
+        )
+    return tables
+
+
+SCORES: dict[str, Callable[..., Any]] = {
+    "one": lambda _, n: np.ones(n),
+    "ratings": lambda rng, n: rng.integers(1, 6, n).astype(float),
+    "zeros": lambda rng, n: rng.choice([0.0, -0.0], n),
+    "infinite": lambda rng, n: rng.choice([np.inf, -np.inf], n),
+}
+
+
+@pytest.mark.usefixtures("wary")
+@pytest.mark.parametrize("score", SCORES)
+def test_equal_scores_send_only_the_best_of_each_pane(spark: Any, score: str) -> None:
+    n, k, panes = 6_000, 3, 30
+    window = sb.Window(8_000, slide=2_000)
+    tables = [events(np.random.default_rng(8), n, 10 * n * batch) for batch in range(4)]
+    tables = [t.set_column(2, "x", pa.array(SCORES[score](np.random.default_rng(9), n))) for t in tables]
+    readings = both(spark, [sb.Query("q", k=k, score="x", window=window, select=("y",))], tables)
+    for reading in readings:
+        tasks, sample, broken = 2, n / (16 * guesses.THIN), 0.005 * n
+        assert reading.contests == 1
+        assert reading.shipped <= tasks * panes * k + 2 * sample + 2 * broken
+    assert [reading.passes for reading in readings] == [2, 1, 1, 1], "no batch is looked at twice but the first"
+
+
+@pytest.mark.usefixtures("wary")
+@pytest.mark.parametrize("text", [False, True], ids=["integers", "texts"])
+@pytest.mark.parametrize(
+    "queries",
+    [
+        [{}],
+        [{"order": "asc", "window": sb.Window(7_000, slide=3_000)}],  # panes of unequal width
+        [{"distinct": "best"}],
+        [{"distinct": "best", "select": ()}],
+        [{"partition_by": "g", "k": 2}],
+        [{"partition_by": "y > 2", "distinct": "best", "where": "y <> 5"}],
+        [{"where": "y > 2"}, {"score": "x * 2"}],  # two contests in one batch
+        [{"distinct": "best"}, {"score": "y + 0.0 * t", "distinct": "best"}],
+        [{"score": "x", "select": ("y", "z")}, {"score": "x", "k": 2, "select": ("z",)}],  # no one order for both
+        [{}, {"distinct": "latest", "k": 1}],  # of which all rows come
+    ],
+    ids=repr,
+)
+def test_equal_scores_change_no_answer(spark: Any, queries: list[dict[str, Any]], text: bool) -> None:
+    rng = np.random.default_rng(10)
+    usual: dict[str, Any] = {"k": 3, "score": "x", "window": sb.Window(6_000, slide=2_000), "select": ("z", "y")}
+    asked = [sb.Query(f"q{number}", **(usual | query)) for number, query in enumerate(queries)]
+    readings = both(spark, asked, alike(rng, 4_000, 3, SCORES["ratings"], text))
+    assert all(reading.contests for reading in readings)
+
+
+@pytest.mark.usefixtures("wary")
+def test_rows_from_the_far_future_are_not_the_latest(spark: Any) -> None:
+    tables = [events(np.random.default_rng(13), 4_000, 40_000 * batch, "ties") for batch in range(3)]
+    time = tables[1]["t"].to_numpy(zero_copy_only=False).copy()
+    time[::50] += 10**9
+    tables[1] = tables[1].set_column(0, "t", pa.array(time, pa.int64(), from_pandas=True))
+    query = sb.Query("q", k=3, score="x", window=sb.Window(6_000, slide=2_000))
+    readings = both(spark, [query], tables, not_after=10**8)  # compares the newest times
+    assert all(reading.contests for reading in readings)
+
+
+@pytest.mark.usefixtures("wary")
+def test_a_query_that_comes_later_knows_what_was_dropped(spark: Any) -> None:
+    tables = [events(np.random.default_rng(12), 4_000, 40_000 * batch, "ties") for batch in range(3)]
+    first = sb.Query("first", k=3, score="x", window=sb.Window(6_000, slide=2_000))
+    later = [
+        sb.Query("deeper", k=5, score="x", window=sb.Window(6_000, slide=2_000)),
+        sb.Query("finer", k=2, score="x", window=sb.Window(5_000, slide=1_000)),
+        sb.Query("longer", k=3, score="x", window=sb.Window(12_000, slide=2_000)),
+    ]
+    plain, read = (sb.Monitor([first], time="t", id="id") for _ in range(2))
+    reader = RankingReducer(read.source, tables[0].schema, DELAY)
+    seen: dict[bool, list[Any]] = {True: [], False: []}
+    for number, table in enumerate(tables):
+        if number == 2:
+            plain.register(*later)
+            read.register(*later)
+        assert reader.read(spark.createDataFrame(table), read).contests
+        plain.push(table)
+        for monitor, found in ((read, seen[True]), (plain, seen[False])):
+            found += shown(list(monitor.advance(monitor.newest - DELAY)))
+    assert seen[True] == seen[False]
+    assert {query: exact for query, _, _, exact, _ in reversed(seen[True])} == {
+        "first": True, "deeper": False, "finer": False, "longer": False,
+    }  # fmt: skip
+
+
+@pytest.mark.usefixtures("wary", "bold")
+def test_what_is_read_again_is_chosen_too(spark: Any) -> None:
+    rng = np.random.default_rng(11)
+    tables = [events(rng, 6_000, 60_000 * batch) for batch in range(3)]
+    tables[2] = tables[2].set_column(2, "x", pa.array(np.full(6_000, -50.0)))  # equal, and below every guess
+    readings = both(spark, [sb.Query("q", k=3, score="x", window=sb.Window(20_000, slide=2_000))], tables)
+    assert readings[2].re_reads > 10
+    assert readings[2].contests == 1
+    assert readings[2].shipped < 6_000 / 3
