@@ -123,6 +123,3 @@ def test_the_market_has_late_and_broken_rows() -> None:
     assert stats.late
     assert stats.partly_late
     assert stats.rejected
-
-
-# Benchmarks.

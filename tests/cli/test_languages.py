@@ -183,6 +183,7 @@ def test_a_joined_query_and_its_service(folder: Path, invoke: Invoke) -> None:
         ("two.rq", "in", ("--mapping", "map.toml"), "the queries have different columns as the id: symbol, other"),
         ("twice.rq", "in", ("--mapping", "map.toml"), "query 'top': there is more than one of this name"),
         ("bad.rq", "in", (), "bad.rq: 'LIMT' is not expected here; did you mean LIMIT? (line 9, column 23)"),
+        ("q.sql", "in", ("--mapping", "number.toml"), "number.toml: watermark is 5; give a text"),
         ("bad.sql", "in", (), "bad.sql: the function rand() is not allowed"),
         ("joined.rq", "in", (), "it joins with the service 'BKG', and there is no table [service.BKG]"),
     ],
@@ -200,6 +201,7 @@ def test_mistakes(
     (folder / "two.rq").write_text(RSPQL + RSPQL.replace("symbol", "other").replace(":top", ":two"))
     (folder / "twice.rq").write_text(RSPQL * 2)
     (folder / "bad.rq").write_text(RSPQL.replace("LIMIT", "LIMT"))
+    (folder / "number.toml").write_text("watermark = 5\n")
     (folder / "bad.sql").write_text(SQL.replace("volume > 2", "rand() > 2"))
     (folder / "joined.rq").write_text(
         RSPQL.replace("FILTER", "SERVICE :BKG {?symbol :x ?x} FILTER")

@@ -212,8 +212,11 @@ def test_outputs_that_cannot_be_written(queries: Path, tmp_path: Path, invoke: I
         (["--algorithm", "magic"], "there is no algorithm 'magic'; choose one of"),
         (["--time-unit", "h"], "the time unit is 'h'; use s, ms, us or ns"),
         (["--time-unit", "ms"], "time_unit is given but the time column 'ts' is timestamp"),
+        (["--watermark", "5"], "watermark is '5', which is no length of time; write for example '10 minutes'"),
         (["--watermark", "soon"], "watermark is 'soon', which is no length of time"),
         (["--watermark", "-1 second"], "watermark is '-1 second'; it must not be negative"),
+        (["--max-ahead", "7"], "max_ahead is '7', which is no length of time"),
+        (["--max-ahead", "-1 day"], "max_ahead is '-1 day'; it must not be negative"),
         (["--late", "same.csv", "--rejected", "same.csv"], "name the same file"),
     ],
 )

@@ -59,7 +59,7 @@ def test_an_interrupted_run_leaves_nothing(sent: signal.Signals, tmp_path: Path)
 LOST = """
 import os, signal, time
 import typer
-from skyband import cli
+from skyband.cli import commands as cli
 
 class Deaf:
     def __del__(self):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,19 @@ def test_late_and_rejected_rows_are_kept(queries: Path, tmp_path: Path, invoke: 
     assert len(rejected.read_text().splitlines()) == 2
     assert "2 missed all their windows" in result.stderr
     assert "1 without score, time or id" in result.stderr
+
+
+def test_rows_from_the_future_are_rejected_where_one_says_so(queries: Path, tmp_path: Path, invoke: Invoke) -> None:
+    table = events(400)
+    far = [datetime(2999, 1, 1, tzinfo=UTC), datetime.now(UTC) + timedelta(days=2)]
+    late = table.slice(0, 2).set_column(0, "ts", pa.array(far, table["ts"].type))
+    save(pa.concat_tables([late, table]), tmp_path / "in.parquet")
+    options = ["--watermark", "1 second", "--rejected", tmp_path / "rejected.csv", "--max-ahead", "1 day"]
+    result = invoke("run", queries, "--input", tmp_path / "in.parquet", *options, "--output", tmp_path / "out.parquet")
+    assert result.exit_code == 0, result.output
+    assert answers_in(tmp_path / "out.parquet") == truth(queries, table, watermark="1 second")
+    assert "2 without score, time or id, 2 ahead of the clock" in result.stderr
+    assert len((tmp_path / "rejected.csv").read_text().splitlines()) == 3
 
 
 def test_emitted_changes_and_early_answers_have_their_columns(tmp_path: Path, invoke: Invoke) -> None:

@@ -64,7 +64,8 @@ class Fed(LocalStream):
                     continue
 
         super().__init__(
-            queries, batches(), schema=SCHEMA, source=StreamColumns("ts", "symbol"), delay=0, stopping=stopping, **options
+            queries, batches(), schema=SCHEMA, source=StreamColumns("ts", "symbol"), delay=0,
+            stopping=stopping, **options
         )  # fmt: skip
 
     def feed(self, *events: Event) -> None:
@@ -72,6 +73,15 @@ class Fed(LocalStream):
         before = self.monitor.stats().batches
         self.queue.put(batch(*events))
         eventually(lambda: self.monitor.stats().batches > before)
+
+
+class Clock:
+    """A clock that can be put forward."""
+
+    ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.ahead
 
 
 def eventually(holds: Callable[[], Any], seconds: float = 120.0) -> Any:

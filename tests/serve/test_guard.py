@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
+import socket
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest.mock import patch
 
 import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 import skyband as sb
 from skyband.errors import InputError, QueryError
 from skyband.events.batch import StreamColumns
 from skyband.serve.guard import POLICY
-from skyband.serve.server import Server
+from skyband.serve.server import Server, run
 from skyband.serve.texts import LANGUAGES, Limits, Reading
-from tests.serve.conftest import MINE, TOKEN, TOP, Fed, served
+from tests.serve.conftest import MINE, TOKEN, TOP, Fed, eventually, served
 
 CHANGES = [
     ("POST", "/api/queries", MINE),
@@ -83,6 +89,65 @@ def test_a_name_can_be_allowed(stream: Fed) -> None:
         assert client.get("/healthz", headers={"host": "wall.example"}).status_code == 200
         assert client.get("/healthz", headers={"host": "WALL.example:443"}).status_code == 200
         assert client.get("/healthz", headers={"host": "other.example"}).status_code == 421
+
+
+ANYWHERE = "0.0.0.0"
+
+
+@pytest.mark.parametrize(("host", "here"), [(ANYWHERE, "127.0.0.1"), ("::", "[::1]")])
+def test_the_printed_addresses_of_an_open_server_work(stream: Fed, host: str, here: str) -> None:
+    try:
+        server = Server(stream, host=host, port=0, token=TOKEN)
+    except InputError:
+        pytest.skip("this machine has no IPv6")
+    said = Console(file=io.StringIO(), width=200)
+    with patch.object(server, "run"):
+        run(server, said)
+    text = cast(io.StringIO, said.file).getvalue()
+    printed = re.findall(r"http://[^\s,]+", text)
+    assert printed[0] == f"http://{here}:{server.port}/"
+    assert ("Others can reach this server" in text, len(printed)) == (True, 1 + (server.outer_address is not None))
+    with server.running():
+        for address in printed:
+            eventually(partial(_answers, address), 20)
+            page = {"origin": address.rstrip("/"), "authorization": f"Bearer {TOKEN}"}
+            assert httpx.post(f"{address}api/check", json=MINE, headers=page, trust_env=False).status_code == 200
+
+
+def _answers(address: str, **headers: str) -> bool:
+    try:
+        return httpx.get(address, headers=headers, trust_env=False).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_an_open_server_answers_to_addresses_and_still_to_no_foreign_name(stream: Fed) -> None:
+    with served(stream, host=ANYWHERE, allow_hosts=["wall.example:8765"]) as client:
+        for host in ("10.1.2.3:8765", "192.168.0.9", "[2001:db8::7]:8765", "localhost", "wall.example"):
+            assert client.get("/healthz", headers={"host": host}).status_code == 200, host
+        for host in ("evil.example", "10.1.2.3.evil.example", "0x7f.1", "2130706433", "127.1", "evil@10.1.2.3", ""):
+            assert client.get("/healthz", headers={"host": host}).status_code == 421, host
+        for origin in ("http://10.1.2.4:8765", "http://evil.example"):
+            assert client.get("/api/queries", headers={"host": "10.1.2.3", "origin": origin}).status_code == 403
+
+
+def test_a_server_on_loopback_answers_to_loopback_alone(client: httpx.Client) -> None:
+    assert client.get("/healthz", headers={"host": "10.1.2.3:8765"}).status_code == 421
+
+
+def test_the_name_that_it_listens_on_is_one_of_its_names(stream: Fed, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = socket.socket.bind
+    monkeypatch.setattr(socket.socket, "bind", lambda self, at: real(self, ("127.0.0.1", at[1])))
+    server = Server(stream, host="wall", port=0, token=TOKEN)
+    assert server.address == f"http://wall:{server.port}/"
+    with server.running():
+        eventually(lambda: _answers(f"http://127.0.0.1:{server.port}/", host=f"wall:{server.port}"), 20)
+
+
+def test_what_is_no_name_cannot_be_allowed(stream: Fed) -> None:
+    for name in ("", "a b", "http://wall.example/", "wall.example:port"):
+        with pytest.raises(InputError, match="--allow-host is"):
+            Server(stream, port=0, token=TOKEN, allow_hosts=[name])
 
 
 def test_what_is_too_large_is_refused(client: httpx.Client) -> None:

@@ -27,6 +27,7 @@ def at(folder: Path, end: int, *ids: str) -> Control:
         identity = {"time": "t", "id": "id", "time_unit": None, "id_type": "string", "algorithm": "staircase"}
         schema = pa.schema([("t", pa.int64()), ("id", pa.string()), ("x", pa.float64())])
         checkpoint.open({**identity, "placement": "driver"}, schema, [QUERY.as_dict()])
+        checkpoint.mark("running")
     monitor = sb.Monitor([QUERY], time="t", id="id")
     scores = np.arange(len(ids), 0, -1.0)
     monitor.push({"t": np.full(len(ids), end - 5), "id": list(ids), "x": scores})

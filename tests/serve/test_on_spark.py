@@ -19,7 +19,7 @@ from tests.spark.streams import core, events, write
 
 pytestmark = pytest.mark.spark
 TOP = sb.Query("top", k=3, score="x", window=sb.Window(1_000), select=("g",))
-MINE = {"name": "mine", "k": 2, "size": 1_000, "score": "y"}
+MINE = {"name": "mine", "k": 2, "size": "1000 us", "score": "y"}
 SUMS = """CREATE VIEW sums AS SELECT id, SUM(y) AS total FROM TUMBLE(s, t, INTERVAL 1 MILLISECOND)
           GROUP BY id ORDER BY total DESC LIMIT 2"""
 
@@ -52,7 +52,10 @@ def test_in_this_process_and_by_its_checkpoint(tmp_path: Path) -> None:
             ], "all windows, though several closed in one batch"
             assert [r["id"] for r in answers(client, "moves")[0]["rows"]] == [r["id"] for r in found[0]["rows"]]
             numbers = eventually(lambda: (n := client.get("/api/stream").json()["numbers"])["rows"] == 600 and n)
-            assert numbers["state"] == "running"
+            assert (numbers["state"], numbers["health"], numbers["says"]) == ("running", "live", "live")
+            with served(serve_inputs.attached(checkpoint)) as other:
+                elsewhere = other.get("/healthz")
+                assert (elsewhere.status_code, elsewhere.json()["state"]) == (200, "elsewhere")
             assert numbers["rejected"] == sum(
                 t.num_rows - t.select(["t", "id", "x"]).drop_null().num_rows for t in tables[:2]
             )
@@ -75,9 +78,9 @@ def test_in_this_process_and_by_its_checkpoint(tmp_path: Path) -> None:
             (r["id"], r["score"]) for r in last["rows"]
         ], "of the last window, though others closed in the same batch"
         about = client.get("/api/stream").json()
-        assert (about["numbers"]["state"], about["numbers"]["rows"]) == ("elsewhere", None)
+        assert (about["numbers"]["state"], about["numbers"]["rows"]) == ("ended", None)
         assert len(answers(client)[0]["rows"]) == 3
-        assert client.get("/healthz").status_code == 200
+        assert client.get("/healthz").status_code == 503
         assert client.patch("/api/queries/top", json={"state": "paused"}).status_code == 200
         assert client.get("/api/queries").json()["queries"][0]["pending"] == "pause"
         assert client.delete("/api/queries/mine").status_code == 200

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import skyband as sb
 from skyband.serve.server import Server
-from tests.serve.conftest import TOKEN, TOP, Fed, eventually
+from tests.serve.conftest import START, TOKEN, TOP, Clock, Fed, eventually
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -131,6 +134,54 @@ def test_other_languages_and_a_wrong_token(page: Page, server: Server, stream: F
     board(page, "other").wait_for()
 
 
+def test_pausing_without_the_token_asks_for_it_and_nothing_else(page: Page, server: Server, stream: Fed) -> None:
+    page.goto(server.address)
+    page.get_by_role("button", name="Pause top").click()
+    asked = page.get_by_role("dialog")
+    assert asked.get_by_role("heading").inner_text() == "Pause “top”?"
+    assert "Changes need the server's token. It was printed when the server was started" in asked.inner_text()
+    assert page.get_by_label("The query").is_hidden(), "no form of a new query"
+    asked.get_by_role("button", name="Pause").click()
+    eventually(lambda: "the token is missing or wrong" in asked.inner_text())
+    asked.get_by_label("Token").fill("not the token at all")
+    asked.get_by_role("button", name="Pause").click()
+    eventually(lambda: "the token is missing or wrong" in asked.inner_text())
+    asked.get_by_label("Token").fill(TOKEN)
+    asked.get_by_role("button", name="Pause").click()
+    asked.wait_for(state="hidden")
+    eventually(lambda: board(page, "top").locator(".chip").inner_text() == "paused")
+    assert [query.name for query in stream.monitor.queries] == ["top"]
+    page.get_by_role("button", name="Resume top").click()  # the token is known now
+    eventually(lambda: board(page, "top").locator(".chip").inner_text() != "paused")
+    page.evaluate("sessionStorage.setItem('skyband-token', 'of a server that was started anew')")
+    page.get_by_role("button", name="Pause top").click()
+    eventually(lambda: "the token is missing or wrong" in asked.inner_text())
+    assert asked.get_by_label("Token").is_visible()
+    assert [query.name for query in stream.monitor.queries] == ["top"]
+
+
+def test_a_set_is_shown_without_ranks(page: Page) -> None:
+    likes = {"A": 9.0, "B": 8.0, "C": 1.0}
+    query = sb.Query(
+        "liked", k="all", score="likes", where="likes > 5", window=sb.Window("20 seconds", slide="10 seconds"),
+        join=sb.Join("likes"),
+    )  # fmt: skip
+    stream = Fed([query], services={"likes": lambda ids: {name: likes[name] for name in ids}})
+    try:
+        server = Server(stream, port=0, token=TOKEN)
+        with server.running():
+            page.goto(server.address)
+            stream.feed((1, "B", 1.0), (2, "C", 1.0), (11, "A", 1.0), (21, "C", 1.0))
+            eventually(lambda: ids(page, "liked") == ["A", "B"])
+            found = board(page, "liked")
+            assert found.locator(".rank").all_text_contents() == ["", ""]
+            assert found.locator(".move").all_text_contents() == ["new", ""]
+            assert (found.locator(".what").text_content() or "").startswith("all that pass")
+            assert not found.locator(".threshold").is_visible()
+    finally:
+        stream.close()
+
+
 def test_text_from_outside_is_text(page: Page) -> None:
     stream = Fed([sb.Query(NASTY, k=2, score="price", window=sb.Window("10 seconds"), select=("venue",))])
     server = Server(stream, port=0, token=TOKEN)
@@ -161,6 +212,50 @@ def test_the_page_finds_a_server_again(page: Page, stream: Fed) -> None:
             assert ids(page, "since then") == ["EVE"]
     finally:
         other.close()
+
+
+def test_a_source_that_stops_and_a_stream_that_dies_can_be_seen(page: Page, stream: Fed) -> None:
+    clock = Clock()
+    server = Server(stream, port=0, token=TOKEN, clock=clock)
+    live, speed, lag = (page.locator(f"{name}") for name in ("#live", "[data-number=speed] dd", "[data-number=lag] dd"))
+    with server.running():
+        page.goto(server.address)
+        eventually(lambda: live.inner_text() == "no events yet")
+        feed_until(stream, 0, "ANN", "BOB", "CAT")
+        eventually(lambda: live.inner_text() == "live")
+        colour = live.evaluate("node => getComputedStyle(node.firstElementChild).backgroundColor")
+        clock.ahead = 45.0
+        eventually(lambda: re.fullmatch("no events for (4[5-9]|5\\d) s", live.inner_text()))
+        assert live.evaluate("node => getComputedStyle(node.firstElementChild).backgroundColor") != colour
+        assert speed.inner_text() == "0"
+        clock.ahead = 600.0
+        eventually(lambda: live.inner_text() == "no events for 10 min")
+        feed_until(stream, 10, "ANN", "BOB", "CAT")
+        eventually(lambda: live.inner_text() == "live")
+        stream.queue.put(pa.record_batch({"x": [1]}))  # the stream fails
+        eventually(lambda: live.inner_text() == "the stream has failed; the log says why")
+        assert speed.evaluate("node => getComputedStyle(node).opacity") == "0.45"
+        assert lag.inner_text() != ""
+    eventually(lambda: live.inner_text() == "reconnecting")
+
+
+def test_an_answer_says_how_old_it_is(page: Page) -> None:
+    """Its window ended just now; then nothing comes any more."""
+    clock, stream = Clock(), Fed()
+    clock.ahead = (START - datetime.now(UTC)).total_seconds()
+    try:
+        server = Server(stream, port=0, token=TOKEN, clock=clock)
+        with server.running():
+            page.goto(server.address)
+            feed_until(stream, 0, "ANN", "BOB", "CAT")
+            footer = board(page, "top").locator("time")
+            eventually(lambda: footer.inner_text() == "to 09:30:10")
+            clock.ahead += 600.0
+            eventually(lambda: re.fullmatch(r"to 09:30:10, 1\d min ago", footer.inner_text()))
+            lag = page.locator("[data-number=lag] dd")
+            eventually(lambda: re.fullmatch(r"1\d min", lag.inner_text()))
+    finally:
+        stream.close()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (360, "light"), (1920, "dark"), (2560, "light")])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
@@ -11,8 +13,11 @@ import httpx
 import pytest
 
 import skyband as sb
+from skyband.engine.limits import WindowLimits
 from skyband.serve.standings import MOST_ROWS, Board, brief, plain
 from skyband.serve.streams import Standing
+from skyband.serve.texts import Limits
+from tests.languages.texts import LISTING_1_1
 from tests.serve.conftest import MINE, TOP, Fed, answers, eventually, served
 
 
@@ -53,6 +58,24 @@ def test_a_query_is_registered_and_answers(client: httpx.Client, stream: Fed, me
     stream.feed((12, "B", 3.0), (25, "C", 1.0))
     found = eventually(lambda: answers(client, "mine"))
     assert [row["id"] for row in found[0]["rows"]] == ["B"]
+
+
+@pytest.mark.parametrize(
+    ("media", "text"),
+    [
+        ("application/json", json.dumps(MINE | {"score": "price + " + "9" * 5_000})),
+        ("application/json", json.dumps(MINE | {"size": "9" * 5_000 + " seconds"})),
+        ("application/json", json.dumps(MINE).replace(f'"k": {MINE["k"]}', '"k": ' + "9" * 5_000)),
+        ("application/sql", f"SELECT id FROM TUMBLE(s, ts, INTERVAL 1 HOUR) ORDER BY price LIMIT {'9' * 5_000}"),
+        ("application/toml", ".".join("a" * 8_000) + " = 1"),
+        ("application/toml", "k = " + "9" * 5_000),
+    ],
+)
+def test_absurd_numbers_and_keys_are_told(client: httpx.Client, media: str, text: str) -> None:
+    reply = client.post("/api/queries", content=text, headers={"content-type": media})
+    assert reply.status_code == 422
+    assert "digits" in reply.json()["error"] or "parts" in reply.json()["error"]
+    assert names(client) == ["top"]
 
 
 def test_pause_resume_remove(client: httpx.Client, stream: Fed) -> None:
@@ -113,6 +136,62 @@ def test_what_is_wrong_is_said_with_its_place(client: httpx.Client) -> None:
     assert names(client) == ["top"]
 
 
+def test_a_length_of_time_has_a_unit(client: httpx.Client) -> None:
+    for wrong, said in (
+        ({"size": 5}, "query 'mine': size is 5, without a unit; write for example '5 seconds', or '5 events'"),
+        ({"size": "5"}, "query 'mine': size is '5', which is no length of time; write for example '10 minutes'"),
+        ({"slide": 2.5}, "query 'mine': slide is 2.5, without a unit"),
+        ({"offset": 7}, "query 'mine': offset is 7, without a unit; write for example '7 seconds'"),
+    ):
+        reply = client.post("/api/queries", json=MINE | wrong)
+        assert (reply.status_code, said in reply.json()["error"]) == (422, True), reply.json()
+    toml = '[[query]]\nname = "mine"\nk = 2\nsize = 10\nscore = "price"\n'
+    reply = client.post("/api/queries", content=toml, headers={"content-type": "application/toml"})
+    assert (reply.status_code, "size is 10, without a unit" in reply.json()["error"]) == (422, True)
+    assert client.post("/api/queries", json=MINE | {"offset": 0}).status_code == 201
+
+
+def test_tiny_windows_are_refused_with_the_numbers() -> None:
+    stream = Fed([TOP], limits=WindowLimits(ends=100, cuts=150))
+    with served(stream) as client:
+        reply = client.post("/api/queries", json=MINE | {"size": "1 us"})
+        assert reply.status_code == 422
+        assert "its windows end 1,000,000 times per second of event time" in reply.json()["error"]
+        fast = MINE | {"size": "10 ms"}
+        assert client.post("/api/queries", json=fast).status_code == 201
+        assert client.post("/api/queries", json=fast | {"name": "alike", "size": "20 ms"}).status_code == 201
+        for path in ("/api/check", "/api/queries"):
+            reply = client.post(path, json=fast | {"name": "other", "score": "volume"})
+            assert reply.status_code == 422
+            said = "its windows add 100 cuts per second of event time to the 101 that the other queries make"
+            assert said in reply.json()["error"]
+        assert names(client) == ["top", "mine", "alike"]
+    stream.close()
+
+
+def test_a_row_from_the_future_moves_nothing(client: httpx.Client, stream: Fed) -> None:
+    years = 10 * 365 * 86_400.0
+
+    def numbers() -> dict[str, Any]:
+        return dict(client.get("/api/stream").json()["numbers"])
+
+    stream.feed((1, "A", 5.0), (2, "B", 7.0))
+    stream.feed((years, "X", 9.0), (3, "C", 6.0), (4, "D", 1.0))
+    eventually(lambda: numbers()["rejected"] == 1)
+    assert (numbers()["ahead"], numbers()["degraded"], numbers()["late"]) == (1, None, 0)
+    stream.feed((years, "X", 9.0), (years, "Y", 9.0), (5, "E", 2.0))
+    said = eventually(lambda: numbers()["degraded"])
+    assert "2 of the 3 rows of the last batch were rejected" in said
+    assert "such as 2036-02-28 09:30:00+00:00; check how they are made" in said
+    assert "skyband_ahead_rows_total 3\n" in client.get("/metrics").text
+    assert "skyband_degraded 1\n" in client.get("/metrics").text
+    stream.feed((12, "F", 3.0))
+    found = eventually(lambda: answers(client))
+    assert [row["id"] for row in found[0]["rows"]] == ["B", "C", "A"]
+    assert eventually(lambda: numbers()["degraded"] is None)
+    assert numbers()["late"] == 0
+
+
 def test_all_queries_of_a_text_or_none(client: httpx.Client) -> None:
     reply = client.post("/api/queries", json=[MINE, MINE | {"name": "bad", "score": "no_such_column"}])
     assert reply.status_code == 422
@@ -130,7 +209,9 @@ def test_numbers(client: httpx.Client, stream: Fed) -> None:
     assert (numbers["late"], numbers["rejected"], numbers["batch"]) == (1, 1, 2)
     assert 1 <= numbers["kept"] <= numbers["bound"]
     assert numbers["watermark"] == "2026-03-02T09:30:15Z"
-    assert client.get("/healthz").json() == {"state": "running"}
+    health = client.get("/healthz").json()
+    assert health == {"state": "running", "health": "live", "says": "live", "silence": health["silence"]}
+    assert 0 <= health["silence"] < 10
     text = client.get("/metrics").text
     for line in (
         "skyband_stream_up 1", "skyband_rows_total 4", "skyband_late_rows_total 1", "skyband_rejected_rows_total 1",
@@ -142,13 +223,15 @@ def test_numbers(client: httpx.Client, stream: Fed) -> None:
 def test_a_stream_that_fails_is_unwell(client: httpx.Client, stream: Fed) -> None:
     stream.queue.put("no batch")
     eventually(lambda: client.get("/healthz").status_code == 503)
-    assert client.get("/healthz").json() == {"state": "failed"}
+    assert client.get("/healthz").json() == {
+        "state": "failed", "health": "failed", "says": "the stream has failed; the log says why", "silence": None,
+    }  # fmt: skip
     assert "skyband_stream_up 0" in client.get("/metrics").text
 
 
 def test_a_query_with_absurdly_many_windows_is_set_aside() -> None:
     tiny = sb.Query("tiny", k=1, score="price * 2", window=sb.Window("1 microsecond"))
-    stream = Fed([replace(TOP, distinct=None), tiny])
+    stream = Fed([replace(TOP, distinct=None), tiny], limits=WindowLimits(ends=None, cuts=None))
     try:
         with served(stream) as client:
             stream.feed((1, "A", 5.0))
@@ -281,6 +364,40 @@ def test_a_joined_query_says_how_old_its_values_are() -> None:
         stream.close()
 
 
+def test_a_set_has_no_ranks_and_is_held_to_what_the_server_allows() -> None:
+    """The query that the FILTER paper prints, as it stands; its answers say who is new, and are cut."""
+    likes = {"A": 200_000.0, "B": 300_000.0, "C": 400_000.0, "D": 5.0}
+    stream = Fed(services={"likes": lambda ids: {name: likes.get(name) for name in ids}})
+    mapping = sb.Mapping(services={":BKG": "likes"}, columns={":hasMentions": "volume"})
+    text = LISTING_1_1.replace("W(10m,1m)", "W(20s,10s)")
+    try:
+        with served(stream, mapping=mapping, limits=Limits(rows=2, budget=7)) as client:
+            for place in ("check", "queries"):
+                reply = client.post(f"/api/{place}", content=text, headers={"content-type": "application/sparql-query"})
+                assert reply.status_code in (200, 201), reply.json()
+            (entry,) = (one for one in client.get("/api/queries").json()["queries"] if one["name"] == "Influencers")
+            assert (entry["query"]["k"], entry["query"]["max_rows"]) == ("all", 2)
+            assert entry["query"]["join"] == {"service": "likes", "budget": 7}
+            stream.feed((1, "B", 5.0), (2, "D", 7.0), (11, "A", 6.0))
+            stream.feed((21, "C", 5.0), (45, "D", 1.0))
+            found = eventually(lambda: len(seen := answers(client, "Influencers", limit=9)) >= 3 and seen)[::-1]
+            shown = [[(row["rank"], row["was"], row["new"], row["id"]) for row in one["rows"]] for one in found[:3]]
+            assert shown == [
+                [(None, None, True, "B")],
+                [(None, None, True, "A"), (None, None, False, "B")],
+                [(None, None, False, "A"), (None, None, True, "C")],
+            ]
+            assert all(one["threshold"] is None for one in found)
+            assert [one["exact"] for one in found[:3]] == [True, True, True]
+            likes["B"] = 500_000.0
+            stream.feed((51, "B", 5.0), (52, "A", 5.0), (53, "C", 5.0), (75, "D", 1.0))
+            last = eventually(lambda: (seen := answers(client, "Influencers", limit=9)) and len(seen) >= 6 and seen)[0]
+            assert ([row["id"] for row in last["rows"]], last["exact"]) == (["A", "B"], False)
+            assert last["why"] == "cut at 2 rows"
+    finally:
+        stream.close()
+
+
 def test_only_services_that_the_server_has() -> None:
     stream = Fed(services={"likes": lambda ids: dict.fromkeys(ids, 1.0)})
     text = 'name = "x"\nk = 1\nsize = "10 seconds"\nscore = "price + evil"\njoin = {service = "evil", budget = 1}\n'
@@ -293,7 +410,6 @@ def test_only_services_that_the_server_has() -> None:
             for media, body, said in (
                 ("application/toml", f"[[query]]\n{text}", "the service 'evil'; this server has 'likes'"),
                 ("application/toml", f"[[query]]\n{text}{table}", "over HTTP only [[query]] tables are taken"),
-                ("application/json", json.dumps(LIKED | {"join": {"service": "likes"}}), "budget is None"),
                 (
                     "application/json",
                     json.dumps(LIKED | {"join": {"service": "likes", "budget": 9999}}),
@@ -306,3 +422,53 @@ def test_only_services_that_the_server_has() -> None:
             assert names(client) == ["top"]
     finally:
         stream.close()
+
+
+class Explained(Fed):
+    """A stream whose state takes long to decode: it counts how often that is done, and when at once."""
+
+    calls = under_way = at_once = 0
+    held = threading.Event()
+
+    def explain(self) -> str:
+        self.calls += 1
+        self.under_way += 1
+        self.at_once = max(self.at_once, self.under_way)
+        self.held.wait(20)
+        try:
+            return super().explain()
+        finally:
+            self.under_way -= 1
+
+
+def test_the_state_is_decoded_once_per_batch_however_many_ask() -> None:
+    stream = Explained()
+    with served(stream) as client, ThreadPoolExecutor(40) as readers:
+
+        def ask() -> list[Future[str]]:
+            stream.held.clear()
+            return [readers.submit(lambda: client.get("/api/explain").raise_for_status().text) for _ in range(40)]
+
+        def looked() -> None:
+            eventually(lambda: client.get("/api/stream").json()["numbers"]["rows"] == stream.monitor.stats().rows)
+
+        asked = ask()
+        eventually(lambda: stream.calls)
+        stream.feed((1, "A", 5.0), (2, "B", 7.0), (11, "C", 1.0))  # comes in while they wait
+        looked()
+        asked += ask()
+        stream.held.set()
+        texts = [one.result(60) for one in asked]
+        assert stream.calls <= 3, "one for those who came before the batch, one after it"
+        assert stream.at_once == 1
+        assert texts[-1] == stream.monitor.explain()
+        before = stream.calls
+        assert client.get("/api/explain").text == texts[-1]
+        assert stream.calls == before, "nothing has happened since"
+        client.post("/api/queries", json=MINE).raise_for_status()
+        assert "mine" in client.get("/api/explain").text
+        stream.feed((12, "D", 3.0))
+        looked()
+        assert client.get("/api/explain").text == Fed.explain(stream)
+        assert stream.calls == before + 2
+    stream.close()

@@ -1,4 +1,4 @@
-"""The command line."""
+"""The `skyband` command: all subcommands, terminal boards, the demo."""
 
 from skyband.cli.commands import app, main
 

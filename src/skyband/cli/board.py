@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from skyband.answers.answer import Answer, Row
-from skyband.answers.changes import difference
+from skyband.answers.changes import difference, moves, seat
 from skyband.cli.progress import short
 from skyband.files.job import Report
 from skyband.queries.query import Query
@@ -33,7 +33,7 @@ class Standing:
 
     query: Query
     rows: Sequence[Row] = ()
-    moves: dict[tuple[object, int], str] = field(default_factory=dict)
+    moves: dict[tuple[object, int | str], str] = field(default_factory=dict)
     until: Moment | None = None
     why: str | None = None
 
@@ -49,16 +49,12 @@ class Standing:
         why
             Why it is not exact, if it is not.
         """
-        changes = difference(self.rows, rows, by_id=self.query.distinct is not None)
-        self.moves = {
-            (change.row.partition, change.row.rank): _move(change.previous_rank, change.row.rank)
-            for change in changes
-            if change.kind in ("entered", "moved")
-        }
+        moved = moves(difference(self.rows, rows, by_id=self.query.ranks_ids))
+        self.moves = {seat(row): _move(moved[seat(row)], row.rank) for row in rows if seat(row) in moved}
         self.rows, self.until, self.why = rows, until, why
 
 
-def _move(before: int | None, now: int) -> str:
+def _move(before: int | None, now: int | None) -> str:
     """Write a movement in at most three characters.
 
     Examples
@@ -66,9 +62,14 @@ def _move(before: int | None, now: int) -> str:
     >>> _move(None, 3), _move(5, 3), _move(1, 2)
     ('new', '↑2', '↓1')
     """
-    if before is None:
+    if before is None or now is None:
         return "new"
     return f"↑{before - now}" if now < before else f"↓{now - before}"
+
+
+def _ranks(query: Query) -> int:
+    """Return how many rows there is to be room for: of a set nobody knows."""
+    return 0 if query.is_set else query.most_rows
 
 
 class Board:
@@ -105,7 +106,7 @@ class Board:
         """Draw as many panels as fit; without a height, all of them with all their rows."""
         across = max(1, min(3, width // NARROWEST))
         standings = list(self.standings.values())
-        rows = max(max(standing.query.k, len(standing.rows)) for standing in standings)
+        rows = max(1, *(max(_ranks(standing.query), len(standing.rows)) for standing in standings))
         if height is not None:
             down = max(1, min(-(-len(standings) // across), (height - FOOTER) // (FEWEST_ROWS + 2)))
             standings = standings[: across * down]
@@ -138,9 +139,9 @@ def _panel(standing: Standing, width: int, rows: int) -> Panel:
         table.add_column(justify=justify, no_wrap=True)
     most = max((abs(row.score) for row in shown), default=0.0)
     for row in shown:
-        move = standing.moves.get((row.partition, row.rank), "")
+        move = standing.moves.get(seat(row), "")
         table.add_row(
-            f"{row.partition} {row.rank}" if named else f"{row.rank:2}",
+            "" if row.rank is None else f"{row.partition} {row.rank}" if named else f"{row.rank:2}",
             Text(f"{move:3}", style=_style(move)),
             Text(f"{row.id!s:5.5}", style="bold"),
             f"{_score(row.score):>8}",

@@ -138,6 +138,9 @@ def run_(
         str | None,
         typer.Option(help="How late events may come, such as '10 seconds'; else all wait for the end."),
     ] = None,
+    max_ahead: Annotated[
+        str | None, typer.Option(help="How far times may be ahead of the clock, such as '1 day'; else as far as any.")
+    ] = None,
     algorithm: Annotated[str, typer.Option(help="See 'skyband algorithms'.")] = DEFAULT_ALGORITHM,
     engine: EngineName = ENGINES[0],
     checkpoint: Annotated[
@@ -147,7 +150,9 @@ def run_(
     master: Annotated[str | None, typer.Option(help="A Spark master's URL; else Spark runs in this process.")] = None,
     remote: Annotated[str | None, typer.Option(help="A Spark Connect server's URL, such as sc://localhost.")] = None,
     late: Annotated[Path | None, typer.Option(help="Where late rows go (the columns that queries use).")] = None,
-    rejected: Annotated[Path | None, typer.Option(help="Where rows without score, time or id go.")] = None,
+    rejected: Annotated[
+        Path | None, typer.Option(help="Where rows without score, time or id, or too far ahead, go.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show errors only.")] = False,
 ) -> None:
@@ -171,6 +176,7 @@ def run_(
             ),
             algorithm=algorithm,
             watermark=watermark or file.watermark,
+            max_ahead=max_ahead,
             late=late,
             rejected=rejected,
             overwrite=overwrite,
@@ -261,9 +267,18 @@ def pause_query(name: QueryName, checkpoint: Stream) -> None:
 @queries_app.command("resume")
 @careful
 def resume_query(name: QueryName, checkpoint: Stream) -> None:
-    """Show a paused query's answers again, from its next window on."""
+    """Show a paused query's answers again, from its next window on, or serve one that was set aside."""
     _control(checkpoint).resume(name)
     _promise("resumed", name)
+
+
+@queries_app.command("set-aside")
+@queries_app.command("skip", hidden=True)
+@careful
+def set_query_aside(name: QueryName, checkpoint: Stream) -> None:
+    """Stop serving a query, but keep it; a batch that is tried again, after a restart, leaves it out too."""
+    _control(checkpoint).set_aside(name)
+    typer.echo(f"{name!r} will be set aside before the next batch, or the next attempt at this one")
 
 
 @queries_app.command("remove")
@@ -278,7 +293,8 @@ def remove_query(name: QueryName, checkpoint: Stream) -> None:
 @careful
 def list_queries(checkpoint: Stream, as_json: AsJson = False) -> None:
     """List the queries, and how they stand."""
-    found = _control(checkpoint).queries
+    control = _control(checkpoint)
+    found = control.queries
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return
@@ -291,6 +307,8 @@ def list_queries(checkpoint: Stream, as_json: AsJson = False) -> None:
         cells = (one["name"], state, window, str(latest.get("rows", "")), exact, one.get("error", ""))
         table.add_row(*map(Text, cells))
     Console().print(table)
+    for number, error in control.refused.items():
+        typer.echo(f"command {number} could not be read: {error}", err=True)
 
 
 def _control(checkpoint: Path) -> Control:

@@ -178,7 +178,7 @@ class _SparkShow(_Show):
         frame = stack.enter_context(session()).readStream.schema(COLUMNS).parquet(str(self.trades))
         self.handle = start(
             frame, TIMED, time=SOURCE.time, id=SOURCE.id, watermark=f"{DELAY} seconds",
-            sink=Files(self.folder / "answers"), checkpoint=self.folder / "checkpoint",
+            sink=Files(self.folder / "answers"), checkpoint=self.folder / "checkpoint", max_ahead=None,
         )  # fmt: skip
         stack.callback(self.handle.stop)
         super().__init__(market, Board(TIMED))

@@ -144,7 +144,11 @@ def summary(report: Report, output: Path | str) -> Table:
             f"{report.rows:,} in {report.seconds:.2f} s, {report.rows / max(report.seconds, 1e-9):,.0f} a second",
         ),
         ("late", f"{report.late:,} missed all their windows, {report.partly_late:,} some"),
-        ("rejected", f"{report.rejected:,} without score, time or id"),
+        (
+            "rejected",
+            f"{report.rejected:,} without score, time or id"
+            + (f", {report.ahead:,} ahead of the clock" if report.ahead else ""),
+        ),
         ("answers", f"{report.answers:,} windows, {report.written:,} rows written"),
         ("kept", f"{report.kept:,} candidates at most, bound {report.bound:,}"),
         ("output", str(output)),

@@ -12,11 +12,13 @@ import typer
 from rich.console import Console
 
 from skyband.cli.options import DEFAULT_ALGORITHM, ENGINES, EngineName, MappingFile, check_engine, needed, unit
+from skyband.engine.limits import MAX_CUTS, MAX_WINDOW_ENDS, WindowLimits
 from skyband.errors import InputError
 from skyband.events.batch import StreamColumns
 from skyband.files.queries import QueryFile, load
 from skyband.files.rdf import pattern_of, rdf_files
 from skyband.languages import load_mapping
+from skyband.queries.query import MAX_ROWS
 
 PORT = 8765
 Port = Annotated[int, typer.Option(help="Where to listen; 0 takes a free port.", min=0, max=65535)]
@@ -39,16 +41,29 @@ def serve(
     time_unit: Annotated[str | None, typer.Option(help="Unit of times that are numbers: s, ms, us or ns.")] = None,
     mapping: MappingFile = None,
     watermark: Annotated[str | None, typer.Option(help="How late events may come; else 10 seconds.")] = None,
+    max_ahead: Annotated[
+        str | None, typer.Option(help="How far event times may be ahead of the clock; else 1 day.")
+    ] = None,
     algorithm: Annotated[str, typer.Option(help="See 'skyband algorithms'.")] = DEFAULT_ALGORITHM,
     engine: EngineName = ENGINES[0],
     master: Annotated[str | None, typer.Option(help="A Spark master's URL; else Spark runs in this process.")] = None,
     host: Annotated[
-        str, typer.Option(help="The address to listen on; beyond loopback, others reach it.")
+        str, typer.Option(help="The address to listen on; 0.0.0.0 for all: others reach it then.")
     ] = "127.0.0.1",
     port: Port = PORT,
     allow_host: Annotated[list[str] | None, typer.Option(help="A name that browsers may use for this server.")] = None,
     max_queries: Annotated[int, typer.Option(help="How many queries the stream may have.", min=1)] = 100,
     max_k: Annotated[int, typer.Option(help="How many rows an answer may have.", min=1)] = 1_000,
+    max_rows: Annotated[
+        int, typer.Option(help="How many rows of a set (k = all) are shown; a larger one is cut.", min=1)
+    ] = MAX_ROWS,
+    max_window_ends: Annotated[
+        int | None,
+        typer.Option(help="How many windows of a query may end per second of event time; else 1,000.", min=1),
+    ] = None,
+    max_cuts: Annotated[
+        int | None, typer.Option(help="How many pane edges a second of event time may have; else 10,000.", min=1)
+    ] = None,
 ) -> None:
     """Serve a stream's leaderboards over HTTP: a live page, REST and a change feed.
 
@@ -56,7 +71,7 @@ def serve(
     """
     check_engine(engine, checkpoint=checkpoint, master=master)
     http, console = _server(), Console(stderr=True)
-    http.check(host, port)
+    http.check(host, port, allow_host or ())
     from skyband.cli import serve_inputs
     from skyband.serve.texts import Limits
 
@@ -70,7 +85,9 @@ def serve(
             columns = needed("time", time or file.time), needed("id", id or file.id or file.subject)
             delay = watermark or file.watermark or serve_inputs.WATERMARK
             source = StreamColumns(*columns, unit(time_unit or file.time_unit))
-            given = serve_inputs.Input(folder, file.queries, source, delay, algorithm, file.services)
+            limits = WindowLimits(max_window_ends or MAX_WINDOW_ENDS, max_cuts or MAX_CUTS)
+            ahead = max_ahead or serve_inputs.MAX_AHEAD
+            given = serve_inputs.Input(folder, file.queries, source, delay, algorithm, file.services, limits, ahead)
             if engine == "local":
                 stream = stack.enter_context(serve_inputs.locally(given, console))
             else:
@@ -78,10 +95,17 @@ def serve(
         elif checkpoint is None or queries is not None:
             msg = "there is nothing to serve; give --input FOLDER, or only --checkpoint DIR of a stream that runs"
             raise InputError(msg)
+        elif max_window_ends or max_cuts or max_ahead:
+            msg = (
+                "--max-ahead, --max-window-ends and --max-cuts belong to --input; a stream that runs elsewhere has its "
+                "own"
+            )
+            raise InputError(msg)
         else:
             stream = serve_inputs.attached(checkpoint)
         server = http.Server(
-            stream, host=host, port=port, allow_hosts=allow_host or (), limits=Limits(queries=max_queries, k=max_k),
+            stream, host=host, port=port, allow_hosts=allow_host or (),
+            limits=Limits(queries=max_queries, k=max_k, rows=max_rows),
             mapping=None if mapping is None else load_mapping(mapping),
         )  # fmt: skip
         http.run(server, console)

@@ -60,7 +60,7 @@ def market(engine: str, seed: int, console: Console) -> Iterator[Served]:
         if engine == "local":
             served: Served = LocalStream(
                 QUERIES, _trades(seed, stopping), schema=SCHEMA, source=SOURCE,
-                delay=DELAY * 1_000_000, services={"watchers": watchers}, stopping=stopping,
+                delay=DELAY * 1_000_000, services={"watchers": watchers}, max_ahead=None, stopping=stopping,
             )  # fmt: skip
         else:
             served = _on_spark(seed, stopping, stack, console)
@@ -97,7 +97,7 @@ def _on_spark(seed: int, stopping: threading.Event, stack: ExitStack, console: C
     recorder = Recorder()
     handle = start(
         reader.parquet(str(trades)), QUERIES, time=SOURCE.time, id=SOURCE.id, watermark=f"{DELAY} seconds",
-        sink=recorder, checkpoint=folder / "checkpoint", services={"watchers": watchers},
+        sink=recorder, checkpoint=folder / "checkpoint", services={"watchers": watchers}, max_ahead=None,
     )  # fmt: skip
     writing = threading.Thread(target=_write, args=(_trades(seed, stopping), folder, trades), daemon=True)
     stack.callback(writing.join)

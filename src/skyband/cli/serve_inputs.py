@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from skyband.cli.progress import compiling, starting_spark
+from skyband.engine.limits import WindowLimits
 from skyband.errors import InputError
 from skyband.events.batch import StreamColumns
 from skyband.files.follow import PAUSE, age, follow
@@ -28,13 +29,14 @@ from skyband.serve.local_stream import LocalStream
 from skyband.serve.spark_stream import Recorder, SparkStream
 from skyband.serve.streams import Served
 from skyband.spark.control import Control
-from skyband.times import microseconds
+from skyband.times import microseconds, not_negative
 
 if TYPE_CHECKING:
     from skyband.languages.rdf import Pattern
 
 logger = logging.getLogger(__name__)
 WATERMARK = "10 seconds"
+MAX_AHEAD = "1 day"
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Input:
     watermark: str = WATERMARK
     algorithm: str = "staircase"
     services: Mapping[str, Remote] = field(default_factory=dict)
+    limits: WindowLimits = field(default_factory=WindowLimits)
+    max_ahead: str = MAX_AHEAD
 
     def stream(self) -> FileStream:
         """Return the files that are there, with all their columns."""
@@ -59,7 +63,7 @@ class Input:
 
     def warm_up(self, stream: FileStream, console: Console) -> None:
         """Load or compile the kernels before anyone waits for an answer."""
-        job = Job(self.queries, [self.folder], Path(STDOUT), self.source, self.algorithm)
+        job = Job(self.queries, [self.folder], Path(STDOUT), self.source, self.algorithm, max_ahead=self.max_ahead)
         with compiling(console):
             job.warm_up(list(islice(stream, 1)))
 
@@ -107,7 +111,7 @@ def locally(given: Input, console: Console) -> Iterator[Served]:
     served = LocalStream(
         given.queries, follow(given.folder, stream, stopping), schema=stream.schema, source=given.source,
         delay=microseconds(given.watermark, "watermark"), algorithm=given.algorithm, services=given.services,
-        stopping=stopping,
+        limits=given.limits, max_ahead=not_negative(given.max_ahead, "max_ahead"), stopping=stopping,
     )  # fmt: skip
     try:
         yield served
@@ -130,8 +134,8 @@ def on_spark(given: Input, checkpoint: Path | None, master: str | None, console:
         frame = read_stream(spark, given.folder.absolute(), stream, source.time)
         handle = start(
             frame, given.queries, time=source.time, id=source.id, time_unit=source.time_unit, sink=recorder,
-            watermark=given.watermark, checkpoint=checkpoint, algorithm=given.algorithm,
-            services=given.services,
+            watermark=given.watermark, max_ahead=given.max_ahead, checkpoint=checkpoint, algorithm=given.algorithm,
+            services=given.services, max_window_ends=given.limits.ends, max_cuts=given.limits.cuts,
         )  # fmt: skip
         served = SparkStream(handle, recorder)
         stack.callback(served.close)

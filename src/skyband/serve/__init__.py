@@ -1,1 +1,1 @@
-"""Queries over HTTP: register them, watch their answers move. Nothing else in Skyband knows of a network server."""
+"""Queries over HTTP: register them, watch their answers change. Only this package knows a web server."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from importlib.resources import files
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -20,16 +21,18 @@ from starlette.exceptions import HTTPException
 from skyband import __version__
 from skyband.errors import QueryError
 from skyband.languages import Mapping
+from skyband.serve.edge import Edge
 from skyband.serve.feed import Feed, FeedFull, FeedResponse
-from skyband.serve.guard import LOOPBACK, Guard
+from skyband.serve.guard import LOOPBACK, MOST_REQUESTS, Guard
 from skyband.serve.metrics import exposition
-from skyband.serve.schemas import FAILED, MISSING, REFUSED, REGISTER, STATE, Answers, Listed, Refused, Stream
-from skyband.serve.standings import MOST_ANSWERS, Standings
+from skyband.serve.schemas import FAILED, HEALTH, MISSING, REFUSED, REGISTER, STATE, Answers, Listed, Refused, Stream
+from skyband.serve.standings import MOST_ANSWERS
 from skyband.serve.streams import Served
-from skyband.serve.texts import Limits, Reading, as_problem
+from skyband.serve.texts import Limits, as_problem
+from skyband.serve.vitals import WELL
 
 logger = logging.getLogger(__name__)
-LOOK = 0.25  # seconds between two looks at the stream
+BODY = 10.0  # seconds that the body of a request may take to come
 MEDIA = {
     "application/json": "json",
     "application/toml": "toml",
@@ -41,71 +44,7 @@ PAGE = {
     "page.css": ("page.css", "text/css"),
     "page.js": ("page.js", "text/javascript"),
 }
-T = TypeVar("T")
 bearer = Depends(HTTPBearer(auto_error=False, description="Printed when the server starts."))  # `Guard` checks it
-
-
-class Edge:
-    """What the routes share: the stream, how it stands, and who reads along.
-
-    Parameters
-    ----------
-    stream
-        What is served.
-    limits
-        How much may be asked for.
-    feed
-        The change feed.
-    mapping
-        What names in RSP-QL mean.
-    """
-
-    def __init__(self, stream: Served, limits: Limits, feed: Feed, mapping: Mapping) -> None:
-        self.stream, self.limits, self.feed = stream, limits, feed
-        self.reading = Reading(stream.source, stream.services, mapping)
-        self.standings = Standings(feed)
-        self._looking = asyncio.Lock()
-        self._changing = asyncio.Lock()
-
-    async def look(self) -> None:
-        """See what is new."""
-        async with self._looking:
-            found = await run_in_threadpool(self.stream.look)
-            if found is not None:
-                await self.standings.take(found)
-
-    async def watch(self) -> None:
-        """Look again and again."""
-        while True:
-            try:
-                await self.look()
-            except Exception:
-                logger.exception("cannot look at the stream")
-            await asyncio.sleep(LOOK)
-
-    async def change(self, do: Callable[..., T], *given: Any) -> T:
-        """Change something, one after the other, and look at once."""
-        if self.stream.fixed:
-            raise HTTPException(409, "the queries of this stream are those that it was started with")
-        async with self._changing:
-            done = await run_in_threadpool(do, *given)
-        await self.look()
-        return done
-
-    def known(self, name: str) -> str:
-        """Return the name of a query that there is."""
-        if name not in self.standings.boards:
-            raise HTTPException(404, "there is no such query")
-        return name
-
-    def register(self, text: str, language: str, *, only_check: bool) -> list[str]:
-        """Read queries and serve them, all or none; or only see whether that would do, and explain."""
-        queries = self.reading.read(text, language)
-        self.limits.check(queries, len(self.standings.boards))
-        if only_check:
-            return self.stream.plan(*queries).splitlines()
-        self.stream.register(*queries)
-        return [query.name for query in queries]
 
 
 def make_app(
@@ -113,9 +52,12 @@ def make_app(
     *,
     token: str,
     hosts: Collection[str] = LOOPBACK,
+    by_address: bool = False,
     limits: Limits | None = None,
     feed: Feed | None = None,
     mapping: Mapping | None = None,
+    most_requests: int = MOST_REQUESTS,
+    clock: Callable[[], float] = time.time,
 ) -> FastAPI:
     """Return the application that serves a stream.
 
@@ -127,22 +69,29 @@ def make_app(
         What who wants to change something must know.
     hosts
         The names by which the server may be asked for.
+    by_address
+        Whether it may be asked for by any IP address too.
     limits
         How much may be asked for.
     feed
         The change feed.
     mapping
         What names in RSP-QL mean.
+    most_requests
+        How many requests may be under way at once, those of the feed's readers included.
+    clock
+        Gives seconds since 1970.
     """
     limits = limits or Limits()
-    edge = Edge(stream, limits, feed or Feed(), mapping or Mapping())
+    edge = Edge(stream, limits, feed or Feed(), mapping or Mapping(), clock)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await edge.look()
-        watching = asyncio.create_task(edge.watch())
+        tasks = [asyncio.create_task(edge.watch()), asyncio.create_task(edge.tick())]
         yield
-        watching.cancel()
+        for task in tasks:
+            task.cancel()
 
     app = FastAPI(
         title="Skyband",
@@ -153,7 +102,9 @@ def make_app(
         redoc_url=None,
     )
     app.state.edge = edge
-    app.add_middleware(Guard, token=token, hosts=hosts, most_bytes=limits.text)
+    app.add_middleware(
+        Guard, token=token, hosts=hosts, by_address=by_address, most_bytes=limits.text, most_requests=most_requests
+    )
     _errors(app)
     _looking(app, edge)
     _changing(app, edge)
@@ -182,11 +133,22 @@ def _looking(app: FastAPI, edge: Edge) -> None:
     """Add what anyone may read."""
     standings = edge.standings
 
-    @app.get("/healthz", responses={200: {"model": dict[str, str]}, 503: {"model": dict[str, str]}})
-    async def health() -> Response:
-        """Tell whether the stream runs, as far as this process knows."""
-        state = standings.numbers.get("state", "failed")
-        return JSONResponse({"state": state}, 200 if state in ("running", "elsewhere") else 503)
+    @app.get("/healthz", responses=HEALTH)
+    @app.get("/healthz/ready", responses=HEALTH)
+    async def ready(
+        max_silence: Annotated[
+            float | None, Query(ge=0, description="Say 503 too where no event has come for so many seconds.")
+        ] = None,
+    ) -> Response:
+        """Tell whether the stream runs: 503 where it has ended, failed or gone."""
+        silent = max_silence is not None and standings.vitals.silence > max_silence
+        return _health(edge, standings.numbers.get("health") in WELL and not silent)
+
+    @app.get("/healthz/live", responses=HEALTH)
+    async def live() -> Response:
+        """Tell whether this process does: 503 where its stream has failed, so that only a restart helps."""
+        numbers = standings.numbers
+        return _health(edge, numbers.get("state") != "failed" or numbers["sign_of_life"] is not None)
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
@@ -219,7 +181,7 @@ def _looking(app: FastAPI, edge: Edge) -> None:
     @app.get("/api/explain", response_class=PlainTextResponse, responses=FAILED)
     async def explain() -> Response:
         """Say in words which queries share what, and what is kept."""
-        return PlainTextResponse(await run_in_threadpool(edge.stream.explain))
+        return PlainTextResponse(await edge.explain())
 
     @app.get("/api/feed", responses={200: {"content": {"text/event-stream": {}}}, 503: {"model": Refused}})
     async def feed(
@@ -284,6 +246,12 @@ def _pages(app: FastAPI) -> None:
         app.add_api_route(f"/{path}", route(content, media), include_in_schema=False)
 
 
+def _health(edge: Edge, well: bool) -> Response:
+    numbers = edge.standings.numbers
+    shown = {key: numbers.get(key) for key in ("state", "health", "says", "silence")}
+    return JSONResponse(shown, 200 if well else 503)
+
+
 def describe(edge: Edge) -> dict[str, Any]:
     """Return what the stream is."""
     stream = edge.stream
@@ -303,12 +271,16 @@ def describe(edge: Edge) -> dict[str, Any]:
 
 
 async def _body_of(request: Request, most: int) -> bytes:
-    """Return the body of a request; refuse one that is too long, also where it did not say so."""
+    """Return the body of a request; refuse one that is too long, also where it did not say so, or takes too long."""
     body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > most:
-            raise HTTPException(413, f"the request is too large; at most {most:,} bytes are taken")
+    try:
+        async with asyncio.timeout(BODY):
+            async for part in request.stream():
+                body += part
+                if len(body) > most:
+                    raise HTTPException(413, f"the request is too large; at most {most:,} bytes are taken")
+    except TimeoutError:
+        raise HTTPException(408, f"the request did not come within {BODY:g} seconds") from None
     return bytes(body)
 
 

@@ -1,7 +1,8 @@
 """Who may come in: before any route sees a request, and for every route there will ever be.
 
 - The name that was asked for (`Host`) must be one of ours. A page elsewhere that lets its own name point to this
-  machine (DNS rebinding) is refused by that.
+  machine (DNS rebinding) is refused by that. An IP address is no name: no DNS says where it points to, so a server
+  that others may reach answers to any.
 - A page of another site (`Origin`) is refused.
 - All that is not plain reading needs the token.
 - What is too large is refused before it is read.
@@ -11,6 +12,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import logging
 import secrets
@@ -23,6 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 logger = logging.getLogger(__name__)
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+MOST_REQUESTS = 1_000
 READING = frozenset({"GET", "HEAD"})
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -65,12 +68,26 @@ class Guard:
         What who wants to change something must know.
     hosts
         The names by which the server may be asked for.
+    by_address
+        Whether it may be asked for by any IP address too.
     most_bytes
         How long a request's body may be.
+    most_requests
+        How many requests may be under way at once.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str, hosts: Collection[str] = LOOPBACK, most_bytes: int) -> None:
-        self.app, self.most_bytes = app, most_bytes
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        token: str,
+        hosts: Collection[str] = LOOPBACK,
+        by_address: bool = False,
+        most_bytes: int,
+        most_requests: int = MOST_REQUESTS,
+    ) -> None:
+        self.app, self.by_address, self.most_bytes, self.most_requests = app, by_address, most_bytes, most_requests
+        self._under_way = 0
         self.hosts = frozenset(host.lower() for host in hosts)
         self._token = token.encode()
 
@@ -94,6 +111,7 @@ class Guard:
             await send(message)
 
         refusal = self.refusal(scope["method"], Headers(scope=scope))
+        self._under_way += 1
         try:
             await (self.app(scope, receive, with_headers) if refusal is None else refusal(with_headers))
         except Exception:
@@ -102,11 +120,13 @@ class Guard:
             if not started:
                 failure = f"this did not work; the server's log says why, under the mark {mark}"
                 await Refusal(500, failure)(with_headers)
+        finally:
+            self._under_way -= 1
 
     def refusal(self, method: str, headers: Headers) -> Refusal | None:
         """Return why a request may not come in, if it may not."""
         host = headers.get("host", "")
-        if len(headers.getlist("host")) != 1 or _name(host) not in self.hosts:
+        if len(headers.getlist("host")) != 1 or not self._answers_to(name_in(host)):
             return Refusal(421, "this server does not answer to that name; name it with --allow-host")
         for origin in headers.getlist("origin"):
             if not _same(origin, host):
@@ -116,10 +136,15 @@ class Guard:
         if method not in READING and not self._knows(headers):
             challenge = ((b"www-authenticate", b'Bearer realm="skyband"'),)
             return Refusal(401, "this changes something and needs the token: Authorization: Bearer TOKEN", challenge)
+        if self._under_way >= self.most_requests:
+            return Refusal(503, "as many requests are under way as may; try again later", ((b"retry-after", b"5"),))
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit()) or len(length) > 18 or int(length) > self.most_bytes:
             return Refusal(413, f"the request is too large; at most {self.most_bytes:,} bytes are taken")
         return None
+
+    def _answers_to(self, name: str | None) -> bool:
+        return name in self.hosts or (self.by_address and name is not None and is_address(name))
 
     def _knows(self, headers: Headers) -> bool:
         given = headers.getlist("authorization")
@@ -128,12 +153,12 @@ class Guard:
         return same and scheme.lower() == "bearer"
 
 
-def _name(host: str) -> str | None:
+def name_in(host: str) -> str | None:
     """Return the name in a `Host` header, without its port.
 
     Examples
     --------
-    >>> _name("LocalHost:8765"), _name("[::1]:80"), _name("evil@localhost"), _name("a b")
+    >>> name_in("LocalHost:8765"), name_in("[::1]:80"), name_in("evil@localhost"), name_in("a b")
     ('localhost', '::1', None, None)
     """
     if any(sign in host for sign in "@/?#\\ \t,%"):
@@ -144,6 +169,21 @@ def _name(host: str) -> str | None:
     except ValueError:
         return None
     return parts.hostname
+
+
+def is_address(name: str) -> bool:
+    """Tell whether a name is an IP address.
+
+    Examples
+    --------
+    >>> is_address("10.0.0.7"), is_address("::1"), is_address("10.0.0.7.evil.example"), is_address("2130706433")
+    (True, True, False, False)
+    """
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _same(origin: str, host: str) -> bool:

@@ -12,13 +12,15 @@ from typing import Any
 import pyarrow as pa
 
 from skyband.answers.answer import Answer
+from skyband.engine.limits import WindowLimits
 from skyband.engine.monitor import Monitor
 from skyband.engine.schema import used_columns
 from skyband.errors import QueryError, TooManyWindows
+from skyband.events.ahead import ahead_time, doubt
 from skyband.events.batch import StreamColumns
 from skyband.queries.query import Query
 from skyband.serve.streams import SPENT, UNREAD, Look, Numbers, Running, Standing
-from skyband.times import moment_of
+from skyband.times import DAY, moment_of
 from skyband.windows import NEVER
 
 logger = logging.getLogger(__name__)
@@ -43,6 +45,10 @@ class LocalStream:
         Which algorithm keeps the candidates.
     services
         What queries may be joined with, by name.
+    max_ahead
+        Microseconds by which events may be ahead of the clock; None: as far as they like.
+    limits
+        How finely windows may cut event time.
     stopping
         Set when the stream is to end; `batches` should then end as well.
     """
@@ -60,10 +66,15 @@ class LocalStream:
         delay: int,
         algorithm: str = "staircase",
         services: Mapping[str, Any] | None = None,
+        max_ahead: int | None = DAY,
+        limits: WindowLimits | None = None,
         stopping: threading.Event | None = None,
     ) -> None:
         self.schema, self.source, self.algorithm, self.delay = schema, source, algorithm, delay
         self.services = dict(services or {})
+        self.max_ahead = max_ahead
+        self.degraded: str | None = None
+        self.limits = (limits or WindowLimits()).over(source, schema)
         self.monitor = Monitor(
             algorithm=algorithm, time=source.time, id=source.id, time_unit=source.time_unit, services=self.services
         )
@@ -75,6 +86,7 @@ class LocalStream:
         self._unread: deque[Answer] = deque(maxlen=UNREAD)
         self._running: Running = "running"
         self._last_batch: float | None = None
+        self.busy = False
         self._changed = True
         self.register(*queries)
         self._thread = threading.Thread(target=self._run, args=(batches,), name="skyband-local", daemon=True)
@@ -86,7 +98,9 @@ class LocalStream:
         try:
             for batch in batches:
                 with self._lock:
+                    self.busy = True
                     self._push(batch)
+                    self.busy = False
                 if self.stopping.is_set():
                     break
             ended: Running = "ended"
@@ -98,10 +112,11 @@ class LocalStream:
 
     def _push(self, batch: pa.RecordBatch) -> None:
         """Take in a batch; a query that would have absurdly many windows is set aside, and all is done again."""
-        before = self.monitor.snapshot()
+        before, rejected = self.monitor.snapshot(), self.monitor.stats().ahead
+        limit = None if self.max_ahead is None else clock.time_ns() // 1_000 + self.max_ahead
         while True:
             try:
-                answers = [self.monitor.push(batch)]
+                answers = [self.monitor.push(batch, not_after=limit)]
                 newest = self.monitor.newest
                 answers.append(self.monitor.advance(None if newest == NEVER else newest - self.delay))
                 break
@@ -111,9 +126,15 @@ class LocalStream:
                     raise
                 self._set_aside(error.query, str(error))
                 before = self.monitor.snapshot()
+        if limit is not None and batch.num_rows:
+            example = ahead_time(pa.Table.from_batches([batch]), self.source, limit)
+            ahead = self.monitor.stats().ahead - rejected
+            self.degraded = doubt(batch.num_rows, ahead, example, limit, self.source, self.schema)
         for part in answers:
             self._unread.extend(part[-UNREAD:])
-        self._last_batch, self._changed = clock.time(), True
+        self._changed = True
+        if batch.num_rows:
+            self._last_batch = clock.time()
 
     def _set_aside(self, name: str, error: str) -> None:
         logger.warning("query %r is set aside: %s", name, error)
@@ -131,6 +152,7 @@ class LocalStream:
                 raise QueryError(msg)
             known.add(query.name)
         used_columns(queries, self.source, self.schema)
+        self.limits.check(queries, self.monitor.queries)
 
     def plan(self, *queries: Query) -> str:
         """Refuse queries that could not be registered; say of others which of them share what."""
@@ -205,6 +227,7 @@ class LocalStream:
         return Numbers(
             self._running, stats.batches, stats.rows, stats.late, stats.partly_late, stats.rejected,
             stats.kept, stats.bound, mark if mark is None or plain else moment_of(mark), self._last_batch,
+            stats.ahead, self.degraded,
         )  # fmt: skip
 
     def close(self) -> None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
+
+from skyband.serve.vitals import WELL, Health
 
 if TYPE_CHECKING:
-    from skyband.serve.app import Edge
+    from skyband.serve.edge import Edge
+
+HEALTH = get_args(Health)
 
 
 def exposition(edge: Edge) -> str:
@@ -27,11 +31,20 @@ def exposition(edge: Edge) -> str:
             named = f'{{{label}="{_escaped(key)}"}}' if label else ""
             lines.append(f"skyband_{name}{named} {_number(value)}")
 
-    add("stream_up", "gauge", "Whether the stream runs, as far as this process knows.", int(_up(numbers)))
+    health = numbers.get("health")
+    add("stream_up", "gauge", "Whether the stream runs, quiet or not.", int(health in WELL))
+    add(
+        "stream_health", "gauge", "Which of these the stream is.", {one: int(one == health) for one in HEALTH}, "health"
+    )
+    add("silence_seconds", "gauge", "For how long no event has come.", numbers.get("silence"))
+    add("rows_per_second", "gauge", "Rows read a second, lately.", numbers.get("rows_per_second"))
+    add("watermark_lag_seconds", "gauge", "How far the watermark is behind the clock.", numbers.get("lag"))
     add("rows_total", "counter", "Rows read.", numbers.get("rows"))
     add("late_rows_total", "counter", "Rows that missed all their windows.", numbers.get("late"))
     add("partly_late_rows_total", "counter", "Rows that missed some of their windows.", numbers.get("partly_late"))
-    add("rejected_rows_total", "counter", "Rows without a score, a time or an id.", numbers.get("rejected"))
+    add("rejected_rows_total", "counter", "Rows without a score, a time or an id, or ahead.", numbers.get("rejected"))
+    add("ahead_rows_total", "counter", "Rows too far ahead of the clock.", numbers.get("ahead"))
+    add("degraded", "gauge", "Whether most of the last batch was rejected.", int(bool(numbers.get("degraded"))))
     add("kept_events", "gauge", "Candidate events that are kept.", numbers.get("kept"))
     add("kept_events_bound", "gauge", "How many can be kept at most as things stand.", numbers.get("bound"))
     add("batch", "gauge", "Number of the last batch.", numbers.get("batch"))
@@ -47,10 +60,6 @@ def exposition(edge: Edge) -> str:
     add("feed_missed_messages_total", "counter", "Messages that slow readers did not get.", feed.missed)
     add("feed_cut_off_readers_total", "counter", "Readers who took nothing for too long.", feed.cut_off)
     return "\n".join(lines) + "\n"
-
-
-def _up(numbers: Mapping[str, Any]) -> bool:
-    return numbers.get("state") in ("running", "elsewhere")
 
 
 def _seconds(moment: str | int | None) -> float | None:

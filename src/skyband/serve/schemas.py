@@ -31,6 +31,15 @@ class Stream(BaseModel):
     numbers: dict[str, Any]
 
 
+class Healthy(BaseModel):
+    """How the stream is: live, quiet (no events come), ended, failed or gone; `silence` is in seconds."""
+
+    state: str | None
+    health: str | None
+    says: str | None
+    silence: float | None
+
+
 class Entry(BaseModel):
     """A query, and how it stands: active, paused, waiting (for history), pending, or set aside with an error."""
 
@@ -50,10 +59,12 @@ class Listed(BaseModel):
 class Row(BaseModel):
     """A row of an answer; `was` is its rank in the answer before, null for one that is new.
 
+    Rows of a set have no rank, now or before; `new` says of them whether they were not in the answer before.
+
     In a joined query's answer `age` says how many seconds old the remote value is, null where it is a default.
     """
 
-    rank: int
+    rank: int | None
     was: int | None
     id: int | str
     score: float | str
@@ -61,6 +72,7 @@ class Row(BaseModel):
     partition: Any = None
     values: dict[str, Any] = {}
     age: float | None = None
+    new: bool | None = None
 
 
 class Answer(BaseModel):
@@ -117,6 +129,7 @@ STATE = {
         },
     }
 }
+HEALTH: Responses = {200: {"model": Healthy}, 503: {"model": Healthy}}
 MISSING: Responses = {404: {"model": Refused, "description": "There is no such query."}}
 FAILED: Responses = {500: {"model": Refused, "description": "The server's log says why."}}
 REFUSED: Responses = {

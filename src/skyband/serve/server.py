@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import ipaddress
 import os
 import secrets
 import signal
 import socket
 import threading
+import time
 import webbrowser
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
@@ -21,8 +23,9 @@ from rich.console import Console
 from skyband.errors import InputError
 from skyband.languages import Mapping
 from skyband.serve.app import make_app
+from skyband.serve.connections import Connection, Waiting
 from skyband.serve.feed import Feed
-from skyband.serve.guard import LOOPBACK
+from skyband.serve.guard import LOOPBACK, is_address, name_in
 from skyband.serve.spark_stream import SparkStream
 from skyband.serve.streams import Served
 from skyband.serve.texts import Limits
@@ -32,6 +35,8 @@ TOKEN = "SKYBAND_TOKEN"
 SHORTEST_TOKEN = 16
 SEND_BUFFER = 1 << 17
 GRACE = 3.0  # seconds that open requests get at the end
+ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # all addresses, and one of them
+ELSEWHERE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}  # for documentation: no machine has them
 
 
 @dataclass
@@ -47,13 +52,18 @@ class Server:
     token
         What who wants to change something must know; else that of the variable ``SKYBAND_TOKEN``, else a new one.
     allow_hosts
-        Names, besides those of loopback, by which the server may be asked for.
+        Names, besides `host` and those of loopback, by which the server may be asked for. One that listens beyond
+        loopback may be asked for by any IP address too.
     limits
         How much may be asked for.
     mapping
         What names in RSP-QL mean.
     feed
         The change feed.
+    waiting
+        How long connections may wait without a request, and how many.
+    clock
+        Gives seconds since 1970.
 
     Examples
     --------
@@ -70,6 +80,8 @@ class Server:
     limits: Limits = field(default_factory=Limits)
     mapping: Mapping | None = None
     feed: Feed = field(default_factory=Feed)
+    waiting: Waiting = field(default_factory=Waiting)
+    clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
         if isinstance(self.stream, Control):
@@ -78,20 +90,22 @@ class Server:
         self.made_token = not self.token
         self.token = self.token or secrets.token_urlsafe(32)
         _check_token(self.token)
+        hosts = {*LOOPBACK, self.host, *map(_checked_host, self.allow_hosts)}
         self.socket = _listen(self.host, self.port, self.feed.patience)
-        self.port = self.socket.getsockname()[1]
+        self._bound, self.port = self.socket.getsockname()[:2]
         app = make_app(
-            self.stream, token=self.token, hosts={*LOOPBACK, *self.allow_hosts}, limits=self.limits, feed=self.feed,
-            mapping=self.mapping,
+            self.stream, token=self.token, hosts=hosts, by_address=self.is_open, limits=self.limits, feed=self.feed,
+            mapping=self.mapping, most_requests=2 * self.feed.most_readers, clock=self.clock,
         )  # fmt: skip
         self._uvicorn = _Uvicorn(
             uvicorn.Config(
                 app,
+                http=Connection.limited_by(self.waiting),
+                ws="none",
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 timeout_graceful_shutdown=int(GRACE),
-                limit_concurrency=2 * self.feed.most_readers,
                 h11_max_incomplete_event_size=1 << 16,
             )
         )
@@ -99,13 +113,23 @@ class Server:
     @property
     def is_open(self) -> bool:
         """Whether others than this machine can reach the server."""
-        return not ipaddress.ip_address(self.socket.getsockname()[0]).is_loopback
+        return not ipaddress.ip_address(self._bound).is_loopback
 
     @property
     def address(self) -> str:
-        """Where the page is."""
-        name = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{name}:{self.port}/"
+        """Where the page is; for who is on this machine, where the server listens on all addresses."""
+        return self._at(ANY.get(self._bound, self.host))
+
+    @property
+    def outer_address(self) -> str | None:
+        """Where the page is for others, if they can reach it and this machine has an address in a network."""
+        if not self.is_open:
+            return None
+        host = _outward(self.socket.family) if self._bound in ANY else self.host
+        return None if host is None else self._at(host)
+
+    def _at(self, host: str) -> str:
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
 
     @property
     def address_with_token(self) -> str:
@@ -142,8 +166,10 @@ class Server:
             self.socket.close()
 
 
-def check(host: str, port: int) -> None:
-    """Refuse a token and a place that cannot be served at, before what is served takes its time to start."""
+def check(host: str, port: int, allow_hosts: Collection[str] = ()) -> None:
+    """Refuse a token, names and a place that cannot be served at, before what is served takes its time to start."""
+    for name in allow_hosts:
+        _checked_host(name)
     _check_token(os.environ.get(TOKEN) or secrets.token_urlsafe(32))
     _listen(host, port, patience=1.0).close()
 
@@ -152,6 +178,25 @@ def _check_token(token: str) -> None:
     if len(token) < SHORTEST_TOKEN or not (token.isascii() and token.isprintable()):
         msg = f"the token must have at least {SHORTEST_TOKEN} characters of ASCII; leave it out for a random one"
         raise InputError(msg)
+
+
+def _checked_host(host: str) -> str:
+    """Return a name that may be asked for, as the guard compares it."""
+    name = host if is_address(host) else name_in(host)
+    if not name:
+        msg = f"--allow-host is {host!r}; give the name or the IP address that browsers use, such as wall.example"
+        raise InputError(msg)
+    return name
+
+
+def _outward(family: socket.AddressFamily) -> str | None:
+    """Return the address that this machine has in its network; nothing is sent to find out."""
+    with socket.socket(family, socket.SOCK_DGRAM) as out:
+        try:
+            out.connect((ELSEWHERE[family], 9))
+        except OSError:
+            return None
+        return str(out.getsockname()[0])
 
 
 def run(server: Server, console: Console, *, show: bool = False) -> None:
@@ -166,13 +211,13 @@ def run(server: Server, console: Console, *, show: bool = False) -> None:
     show
         Open the page in a browser, if there is one.
     """
-    console.print(f"Live page: {server.address_with_token if server.made_token else server.address}", soft_wrap=True)
+    say = functools.partial(console.print, soft_wrap=True, markup=False)  # an IPv6 address stands in brackets
+    say(f"Live page: {server.address_with_token if server.made_token else server.address}")
     if server.made_token:
-        console.print(f"Token for changes, shown only now: {server.token}", soft_wrap=True)
+        say(f"Token for changes, shown only now: {server.token}")
     if server.is_open:
-        console.print(
-            "Others can reach this server, and what they send is not encrypted: put a proxy with TLS before it."
-        )
+        at = f" at {server.outer_address}" if server.outer_address else ""
+        say(f"Others can reach this server{at}, and what they send is not encrypted: put a proxy with TLS before it.")
     console.print("Stop it with Ctrl-C.", style="dim")
     if show and console.is_terminal:
         threading.Timer(1.0, webbrowser.open, [server.address_with_token]).start()

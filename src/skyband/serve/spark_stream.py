@@ -83,9 +83,14 @@ class SparkStream:
         if isinstance(self.control, Handle):
             self.control.stop()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a batch is being taken in just now."""
+        return self.control.checkpoint.in_a_batch()
+
     def _running(self) -> Running:
         if not isinstance(self.control, Handle):
-            return "elsewhere"
+            return self.control.observer.look()
         if self.control.isActive:
             return "running"
         return "ended" if self.control.exception() is None else "failed"
@@ -126,7 +131,8 @@ class SparkStream:
         return Numbers(
             self._running(), status.get("batch", -1), self._rows if isinstance(self.control, Handle) else None,
             totals.get("late", 0), totals.get("partlyLate", 0), totals.get("rejected", 0),
-            last.get("kept", 0), last.get("bound", 0), mark and _moment(mark), self.control.checkpoint.shown_at(),
+            last.get("kept") or 0, last.get("bound") or 0, mark and _moment(mark), self.control.checkpoint.shown_at(),
+            totals.get("ahead", 0), status.get("degraded"), self.control.observer.heard,
         )  # fmt: skip
 
 

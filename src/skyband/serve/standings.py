@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time as clock
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Any
 
 from skyband.answers.answer import Row
-from skyband.answers.changes import difference
+from skyband.answers.changes import difference, moves, seat
 from skyband.queries.query import Query
 from skyband.serve.feed import Feed
 from skyband.serve.streams import Look, Numbers, Standing
-from skyband.times import Moment
+from skyband.serve.vitals import Vitals
 
 MOST_ANSWERS = 200  # of a query that are remembered
 MOST_ROWS = 2_000  # that these have together, but the last one
@@ -64,9 +64,8 @@ class Board:
 
     def _shown(self, standing: Standing) -> dict[str, Any]:
         query = self.entry["query"]
-        changes = difference(self.ranked, standing.rows, by_id=self.by_id)
-        was = {(change.row.partition, change.row.rank): change.previous_rank for change in changes if change.rank}
-        full = len(standing.rows) >= query["k"] and "partition_by" not in query
+        moved = moves(difference(self.ranked, standing.rows, by_id=self.by_id))
+        full = query["k"] != "all" and len(standing.rows) >= query["k"] and "partition_by" not in query
         return {
             "query": standing.query,
             "start": plain(standing.start),
@@ -76,9 +75,7 @@ class Board:
             "provisional": standing.provisional,
             "threshold": plain(standing.rows[-1].score) if full else None,
             **({"spent": standing.spent} if standing.spent is not None else {}),
-            "rows": [
-                _row(row, was.get((row.partition, row.rank), row.rank), joined="join" in query) for row in standing.rows
-            ],
+            "rows": [_row(row, moved, joined="join" in query) for row in standing.rows],
         }
 
 
@@ -89,8 +86,11 @@ def _newer(standing: Standing, last: Standing) -> bool:
     return standing.end > last.end or (standing.end == last.end and last.provisional)  # type: ignore[operator]
 
 
-def _row(row: Row, was: int | None, *, joined: bool) -> dict[str, Any]:
+def _row(row: Row, moved: dict[Any, int | None], *, joined: bool) -> dict[str, Any]:
+    was = moved.get(seat(row), row.rank)
     shown = {"rank": row.rank, "was": was, "id": plain(row.id), "score": plain(row.score), "time": plain(row.time)}
+    if row.rank is None:
+        shown["new"] = seat(row) in moved
     if row.partition is not None:
         shown["partition"] = plain(row.partition)
     if row.values:
@@ -135,15 +135,17 @@ class Standings:
     ----------
     feed
         Whoever wants to know at once.
+    clock
+        Gives seconds since 1970.
     """
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: Feed, clock: Callable[[], float] = time.time) -> None:
         self.feed = feed
         self.boards: dict[str, Board] = {}
-        self.numbers: dict[str, Any] = {}
+        self.vitals = Vitals(clock)
         self.answers = 0
         self.spent = dict.fromkeys(("refreshes", "failures"), 0)
-        self._speed = Speed()
+        self._latest: Numbers | None = None
 
     async def take(self, look: Look) -> None:
         """Take over what is new; of much, readers get a part at a time, or their queues would overflow."""
@@ -158,7 +160,12 @@ class Standings:
                 for name in self.spent:
                     self.spent[name] += (standing.spent or {}).get(name, 0)
                 self.feed.publish("answer", brief(shown), standing.query)
-        self.numbers = self._shown(look.numbers)
+        self._latest = look.numbers
+        self.vitals.note(look.numbers)
+        self.tell()
+
+    def tell(self) -> None:
+        """Send the numbers as they are now."""
         self.feed.publish("numbers", self.numbers)
 
     def _queries(self, entries: Sequence[dict[str, Any]]) -> None:
@@ -176,24 +183,29 @@ class Standings:
         if now != before:
             self.feed.publish("queries", {"queries": now})
 
-    def _shown(self, numbers: Numbers) -> dict[str, Any]:
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """How the stream does at this moment; empty where nobody has looked at it yet."""
+        numbers = self._latest
+        if numbers is None:
+            return {}
         return {
             "state": numbers.running,
+            **self.vitals.shown(numbers),
             "batch": numbers.batch,
             "rows": numbers.rows,
-            "rows_per_second": self._speed.note(numbers.rows),
             "late": numbers.late,
             "partly_late": numbers.partly_late,
             "rejected": numbers.rejected,
+            "ahead": numbers.ahead,
+            "degraded": numbers.degraded,
             "kept": numbers.kept,
             "bound": numbers.bound,
             "answers": self.answers,
             "refreshes": self._refreshes(),
             "watermark": plain(numbers.watermark),
-            "lag": lag(numbers.watermark),
-            "last_batch": None
-            if numbers.last_batch is None
-            else plain(datetime.fromtimestamp(numbers.last_batch, UTC)),
+            "last_batch": _moment(numbers.last_batch),
+            "sign_of_life": _moment(numbers.sign_of_life),
         }
 
     def _refreshes(self) -> dict[str, int] | None:
@@ -222,32 +234,11 @@ class Standings:
         return {"queries": queries, "numbers": self.numbers}
 
 
+def _moment(seconds: float | None) -> str | None:
+    return None if seconds is None else str(plain(datetime.fromtimestamp(seconds, UTC)))
+
+
 def brief(answer: dict[str, Any]) -> dict[str, Any]:
     """Return an answer with its first rows only, and how many more there are."""
     more = len(answer["rows"]) - SHOWN_ROWS
     return answer if more <= 0 else {**answer, "rows": answer["rows"][:SHOWN_ROWS], "more": more}
-
-
-def lag(watermark: Moment | None) -> float | None:
-    """Return by how many seconds the watermark is behind the clock; None where event time is no time of day."""
-    return round(clock.time() - watermark.timestamp(), 3) if isinstance(watermark, datetime) else None
-
-
-class Speed:
-    """Rows a second, over the last few seconds."""
-
-    SECONDS = 5.0
-
-    def __init__(self) -> None:
-        self.seen: deque[tuple[float, int]] = deque()
-
-    def note(self, rows: int | None) -> float | None:
-        """Take note of how many rows there are now, and return the speed."""
-        if rows is None:
-            return None
-        now = clock.monotonic()
-        self.seen.append((now, rows))
-        while len(self.seen) > 2 and self.seen[1][0] < now - self.SECONDS:
-            self.seen.popleft()
-        (began, before), passed = self.seen[0], now - self.seen[0][0]
-        return round((rows - before) / passed, 1) if passed > 0 and began < now else None

@@ -18,7 +18,7 @@ from skyband.times import Moment
 
 UNREAD = 1_000  # answers that wait for a look, at most
 SPENT = ("refreshes", "failures", "stale")
-Running = Literal["running", "ended", "failed", "elsewhere"]
+Running = Literal["running", "ended", "failed", "elsewhere", "gone"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,13 @@ class Numbers:
     bound: int = 0
     watermark: Moment | None = None
     last_batch: float | None = None
-    """When the last batch ended, in seconds since 1970."""
+    """When the last batch of events ended, in seconds since 1970."""
+    ahead: int = 0
+    """How many of the rejected rows were too far ahead of the clock."""
+    degraded: str | None = None
+    """What is wrong with the last batch, where most of it was rejected."""
+    sign_of_life: float | None = None
+    """Of a stream in another process: when it last gave one, in seconds since 1970."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,10 @@ class Served(Protocol):
     algorithm: str
     fixed: bool
     """Whether its queries cannot be changed while it runs."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a batch is being taken in just now; never waits for it."""
 
     @property
     def services(self) -> Collection[str]:

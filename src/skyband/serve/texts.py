@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from skyband.errors import QueryError
+from skyband.errors import InputError, QueryError
 from skyband.events.batch import StreamColumns
 from skyband.files.queries import queries_of
 from skyband.languages import Mapping, read_rspql, read_sql
-from skyband.queries.query import Query
+from skyband.languages.toml import MAX_DIGITS, read_toml
+from skyband.queries.query import MAX_ROWS, Query
 from skyband.times import microseconds, spoken
 
 
@@ -37,7 +37,9 @@ class Limits:
     name
         How many characters a query's name may have.
     budget
-        How many remote ids may be refreshed for one answer of a joined query.
+        How many remote ids may be refreshed for one answer of a joined query; one without a budget has this one.
+    rows
+        How many rows the answer of a set (``k="all"``) may have; one that may have more is held to that.
     """
 
     queries: int = 100
@@ -48,21 +50,38 @@ class Limits:
     text: int = 16_384
     name: int = 120
     budget: int = 1_000
+    rows: int = MAX_ROWS
 
-    def check(self, new: Sequence[Query], there: int) -> None:
-        """Refuse queries that ask for too much; `there` is how many the stream has already."""
+    def admit(self, new: Sequence[Query], there: int) -> list[Query]:
+        """Return queries as they may run here; refuse those that ask for too much.
+
+        What a query leaves open, the budget of a join and the rows of a set, is held to what this server allows.
+
+        Parameters
+        ----------
+        new
+            The queries.
+        there
+            How many the stream has already.
+        """
         if there + len(new) > self.queries:
             msg = f"the stream has {there} queries and may have {self.queries}; remove some first"
             raise QueryError(msg)
         for query in new:
             if problems := self._problems(query):
                 raise QueryError(problems, query.name[: self.name])
+        return [self._held(query) for query in new]
+
+    def _held(self, query: Query) -> Query:
+        if query.join is not None and query.join.budget is None:
+            query = replace(query, join=replace(query.join, budget=self.budget))
+        return replace(query, max_rows=min(query.max_rows, self.rows)) if query.is_set else query
 
     def _problems(self, query: Query) -> list[str]:
         window, problems = query.window, []
         if len(query.name) > self.name or not query.name.isprintable() or not query.name.strip("./"):
             problems.append(f"the name must have at most {self.name} printable characters, and more than dots")
-        if query.k > self.k:
+        if isinstance(query.k, int) and query.k > self.k:
             problems.append(f"k is {query.k:,}; this server allows at most {self.k:,}")
         if window.counts and window.size > self.events:
             problems.append(f"size is {window.size:,} events; this server allows at most {self.events:,}")
@@ -72,8 +91,8 @@ class Limits:
             problems.append(
                 f"size is {window.size // window.slide:,} times the slide; this server allows at most {self.panes:,}"
             )
-        if query.join is not None and (query.join.budget is None or query.join.budget > self.budget):
-            problems.append(f"budget is {query.join.budget}; this server allows at most {self.budget:,}")
+        if query.join is not None and query.join.budget is not None and query.join.budget > self.budget:
+            problems.append(f"budget is {query.join.budget:,}; this server allows at most {self.budget:,}")
         if query.join is not None and query.join.n > self.k:
             problems.append(f"n is {query.join.n:,}; this server allows at most {self.k:,}")
         return problems
@@ -119,7 +138,7 @@ class Reading:
 
     def _json(self, text: str) -> list[Query]:
         try:
-            given = json.loads(text)
+            given = json.loads(text, parse_int=_integer)
         except ValueError as error:
             msg = f"the text is no JSON: {error}"
             raise QueryError(msg) from None
@@ -127,10 +146,9 @@ class Reading:
 
     def _toml(self, text: str) -> list[Query]:
         try:
-            given = tomllib.loads(text)
-        except ValueError as error:
-            msg = f"the text is no TOML: {error}"
-            raise QueryError(msg) from None
+            given = read_toml(text)
+        except InputError as error:
+            raise QueryError(str(error)) from None
         if unknown := [key for key in given if key not in ("query", "time", "id")]:
             msg = f"the text has {', '.join(map(repr, unknown))}; over HTTP only [[query]] tables are taken"
             raise QueryError(msg)
@@ -160,6 +178,13 @@ LANGUAGES: dict[str, Callable[[Reading, str], list[Query]]] = {
     "rspql": Reading._rspql,
     "sql": Reading._sql,
 }
+
+
+def _integer(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        msg = f"a number has {len(text):,} digits; at most {MAX_DIGITS} are allowed"
+        raise ValueError(msg)
+    return int(text)
 
 
 def _queries(tables: Any) -> list[Query]:

@@ -76,8 +76,8 @@ class Board {
     this.answer = null;
     this.all = false;
     this.describe(entry);
-    $("[data-do=pause]", this.node).addEventListener("click", () => pause(this));
-    $("[data-do=remove]", this.node).addEventListener("click", () => askRemoval(this.entry.name));
+    $("[data-do=pause]", this.node).addEventListener("click", () => pause(this.entry.name, this.entry.state === "paused"));
+    $("[data-do=remove]", this.node).addEventListener("click", () => remove(this.entry.name));
     $(".more", this.node).addEventListener("click", () => { this.all = !this.all; if (this.answer) this.draw(this.answer); });
   }
 
@@ -88,7 +88,7 @@ class Board {
     $("h2", this.node).title = name;
     $(".rows", this.node).setAttribute("aria-label", name);
     const window_ = query.slide === query.size ? `each ${query.size}` : `${query.size}, every ${query.slide}`;
-    const best = `${query.order === "asc" ? "least" : "best"} ${whole.format(query.k)}`;
+    const best = query.k === "all" ? "all that pass" : `${query.order === "asc" ? "least" : "best"} ${whole.format(query.k)}`;
     $(".what", this.node).textContent = `${best}${query.partition_by ? ` of each ${query.partition_by}` : ""} · ${window_}`;
     $(".how", this.node).textContent = query.score + (query.where ? ` where ${query.where}` : "");
     $(".how", this.node).title = $(".how", this.node).textContent;
@@ -136,12 +136,19 @@ class Board {
     const { query } = this.entry, svg = $(".spark", this.node), label = $(".threshold", this.node);
     spark(svg, this.thresholds);
     svg.setAttribute("aria-label", "The threshold over the last windows");
-    label.hidden = Boolean(query.partition_by);
+    label.hidden = Boolean(query.partition_by) || query.k === "all";
+    svg.toggleAttribute("hidden", query.k === "all");
     $("b", label).textContent = score(answer.threshold);
     $("span", label).textContent = query.k === 1 ? "best" : `at rank ${whole.format(query.k)}`;
-    const until = $("time", this.node);
-    until.textContent = `to ${shortTime(answer.end)}`;
-    until.title = `${answer.start} to ${answer.end}`;
+    $("time", this.node).title = `${answer.start} to ${answer.end}`;
+    this.age();
+  }
+
+  age() {
+    if (!this.answer) return;
+    const { end } = this.answer, since = newest && isTime(end) ? (Date.parse(newest.now) - Date.parse(end)) / 1000 : -1;
+    const ago = newest?.health !== "live" && since >= 0 && since < 172800 ? `, ${span(Math.round(since))} ago` : "";
+    $("time", this.node).textContent = `to ${shortTime(end)}${ago}`;
   }
 
   list(answer) {
@@ -221,9 +228,10 @@ function partition(value) {
 }
 
 function fill(node, row, most, end) {
-  node.dataset.rank = row.rank;
-  $(".rank", node).textContent = row.rank;
-  const move = $(".move", node), by = row.was === null ? null : row.was - row.rank;
+  node.dataset.rank = row.rank ?? "";
+  $(".rank", node).textContent = row.rank ?? "";
+  const isNew = row.new ?? row.was === null; // a row of a set has no rank, and says itself whether it is new
+  const move = $(".move", node), by = isNew ? null : row.was - row.rank;
   move.dataset.way = by === null ? "new" : by > 0 ? "up" : by < 0 ? "down" : "";
   move.textContent = by === null ? "new" : by > 0 ? `▲${by}` : by < 0 ? `▼${-by}` : "";
   move.setAttribute("aria-label", by === null ? "new" : by > 0 ? `up ${by}` : by < 0 ? `down ${-by}` : "unchanged");
@@ -298,7 +306,8 @@ function numbers(now) {
     meter(tile("budget"), now.refreshes.spent, now.refreshes.budget);
     tile("budget").title += `; ${whole.format(now.refreshes.failures)} refreshes have failed so far`;
   }
-  standing(now.state);
+  standing(now.health, now.says);
+  for (const board of boards.values()) board.age();
 }
 
 function meter(tile, part, all) {
@@ -311,31 +320,20 @@ function meter(tile, part, all) {
 
 // ---- The connection: reconnects by itself, and says so.
 
-const LIVE = {
-  running: "live", elsewhere: "runs elsewhere", ended: "the stream has ended",
-  failed: "the stream has failed; the server's log says why", connecting: "connecting", lost: "reconnecting",
-};
-let connection = null, newest = {}, alarm = 0, again = 0, wait = 500;
+const LIVE = { connecting: "connecting", lost: "reconnecting" };
+let connection = null, newest = null, alarm = 0, again = 0, wait = 500;
 
-function standing(state) {
-  const live = $("#live");
-  if (live.dataset.state === state) return;
-  live.dataset.state = state;
-  $("span", live).textContent = LIVE[state] || state;
-  say(LIVE[state] || state);
+function standing(state, says = LIVE[state]) {
+  const live = $("#live"), changed = live.dataset.state !== state;
+  live.dataset.state = document.body.dataset.health = state;
+  $("span", live).textContent = says;
+  if (changed) say(says); // to screen readers, not with every second that passes
 }
-
-// Of a stream in another process one only knows when it was last heard of.
-setInterval(() => {
-  if ($("#live").dataset.state !== "elsewhere") return;
-  const since = newest.last_batch ? Math.max(0, (Date.now() - Date.parse(newest.last_batch)) / 1000) : null;
-  $("#live span").textContent = since === null ? "no batch yet" : `last batch ${span(Math.round(since))} ago`;
-}, 1000);
 
 function heard() {
   wait = 500;
   clearTimeout(alarm);
-  alarm = setTimeout(connect, 40000); // a feed that is silent for so long is dead
+  alarm = setTimeout(() => { standing("lost"); connect(); }, 20000); // numbers come every second: this feed is dead
 }
 
 function connect() {
@@ -349,7 +347,7 @@ function connect() {
   on("numbers", numbers);
   on("beat", () => {});
   on("missed", () => connect());
-  connection.addEventListener("open", () => { heard(); if (stream) standing(stream.numbers.state); });
+  connection.addEventListener("open", () => { heard(); if (newest) standing(newest.health, newest.says); });
   connection.addEventListener("error", () => {
     standing("lost");
     if (connection.readyState === EventSource.CLOSED) {
@@ -399,7 +397,7 @@ async function ask(method, path, body, media) {
   if (reply.status === 401) {
     token.value = "";
     showTokens();
-    throw new Refused("the token is missing or wrong; it was printed when the server was started");
+    throw new Refused("the token is missing or wrong");
   }
   throw new Refused(data.error || `the server said ${reply.status}`);
 }
@@ -413,21 +411,9 @@ for (const input of document.querySelectorAll(".token-row input")) {
 
 const path = (name) => `/api/queries/${encodeURIComponent(name)}`;
 
-async function pause(board) {
-  const { name, state } = board.entry;
-  if (!token.value) { openEditor("To pause or resume a query, give the token first."); return; }
-  try {
-    await ask("PATCH", path(name), JSON.stringify({ state: state === "paused" ? "active" : "paused" }), "application/json");
-    say(`${name} ${state === "paused" ? "resumed" : "paused"}`);
-  } catch (error) {
-    say(error.message);
-    board.node.querySelector(".note").textContent = error.message;
-  }
-}
-
 // ---- The forms.
 
-const editor = $("#editor"), removal = $("#removal"), text = $("#text"), problem = $("#problem");
+const editor = $("#editor"), dialog = $("#question"), text = $("#text"), problem = $("#problem");
 const quote = (name) => (/^[a-z_]\w*$/i.test(name) ? name : `"${name}"`);
 
 function number() {
@@ -510,24 +496,63 @@ $("form", editor).addEventListener("submit", async (event) => {
   }
 });
 
-let doomed = null;
-function askRemoval(name) {
-  doomed = name;
-  $("h2", removal).textContent = `Remove “${name}”?`;
-  $(".problem", removal).textContent = "";
-  showTokens();
-  removal.showModal();
+// A change on a board: done at once where the token is known and nothing is lost by it; else a dialog asks first.
+
+let asked = null;
+
+async function question(about) {
+  asked = about;
+  let message = "";
+  if (token.value && !about.danger) {
+    try { await settle(); return; } catch (error) { message = error.message; }
+  }
+  openQuestion(message);
 }
-$("form", removal).addEventListener("submit", async (event) => {
+
+async function settle() {
+  await asked.act();
+  say(asked.done);
+}
+
+function openQuestion(message = "") {
+  $("h2", dialog).textContent = asked.title;
+  $("#question-hint").textContent = asked.hint;
+  $(".problem", dialog).textContent = message;
+  $("[data-close]", dialog).textContent = asked.no;
+  $("[type=submit]", dialog).textContent = asked.yes;
+  $("[type=submit]", dialog).className = asked.danger ? "danger" : "main";
+  showTokens();
+  dialog.showModal();
+}
+
+const pause = (name, resume) => question({
+  title: `${resume ? "Resume" : "Pause"} “${name}”?`,
+  hint: resume ? "Its answers are shown again, from its next window on." : "Its answers are not shown until someone resumes it.",
+  yes: resume ? "Resume" : "Pause",
+  no: "Cancel",
+  act: () => ask("PATCH", path(name), JSON.stringify({ state: resume ? "active" : "paused" }), "application/json"),
+  done: `${resume ? "resumed" : "paused"} ${name}`,
+});
+
+const remove = (name) => question({
+  title: `Remove “${name}”?`,
+  hint: "It stops for everyone who looks at this stream. Its answers are forgotten here.",
+  yes: "Remove",
+  no: "Keep it",
+  danger: true,
+  act: () => ask("DELETE", path(name)),
+  done: `removed ${name}`,
+});
+
+$("form", dialog).addEventListener("submit", async (event) => {
   event.preventDefault();
-  if (!token.value) token.value = $("#removal-token").value.trim();
+  if (!token.value) token.value = $("#question-token").value.trim();
   try {
-    await ask("DELETE", path(doomed));
-    removal.close();
-    say(`removed ${doomed}`);
-    $("#add").focus();
+    await settle();
+    dialog.close();
+    if (asked.danger) $("#add").focus(); // the board and its buttons are gone
   } catch (error) {
-    $(".problem", removal).textContent = error.message;
+    $(".problem", dialog).textContent = error.message;
   }
 });
 for (const button of document.querySelectorAll("[data-close]")) {

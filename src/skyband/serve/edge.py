@@ -1,0 +1,118 @@
+"""What the routes share: the stream, how it stands, and who reads along."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from skyband.languages import Mapping
+from skyband.serve.feed import Feed
+from skyband.serve.standings import Standings
+from skyband.serve.streams import Served
+from skyband.serve.texts import Limits, Reading
+
+logger = logging.getLogger(__name__)
+LOOK = 0.25  # seconds between two looks at the stream
+TICK = 1.0  # seconds between two messages of numbers, where nothing happens
+T = TypeVar("T")
+
+
+class Edge:
+    """What the routes share: the stream, how it stands, and who reads along.
+
+    Parameters
+    ----------
+    stream
+        What is served.
+    limits
+        How much may be asked for.
+    feed
+        The change feed.
+    mapping
+        What names in RSP-QL mean.
+    clock
+        Gives seconds since 1970.
+    """
+
+    def __init__(
+        self, stream: Served, limits: Limits, feed: Feed, mapping: Mapping, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.stream, self.limits, self.feed = stream, limits, feed
+        self.reading = Reading(stream.source, stream.services, mapping)
+        self.standings = Standings(feed, clock)
+        self._looking = asyncio.Lock()
+        self._changing = asyncio.Lock()
+        self._explaining = asyncio.Lock()
+        self._looks = 0  # that found something new
+        self._explained = (-1, "")
+
+    async def look(self) -> None:
+        """See what is new."""
+        async with self._looking:
+            found = await run_in_threadpool(self.stream.look)
+            if found is not None:
+                self._looks += 1
+                await self.standings.take(found)
+
+    async def watch(self) -> None:
+        """Look again and again; what fails for long is in the log once."""
+        well = True
+        while True:
+            try:
+                await self.look()
+                well = True
+            except Exception:
+                if well:
+                    logger.exception("cannot look at the stream")
+                well = False
+            self.standings.vitals.saw(well)
+            await asyncio.sleep(LOOK)
+
+    async def tick(self) -> None:
+        """Tell the numbers again and again: the clock changes them though nothing happens."""
+        vitals = self.standings.vitals
+        while True:
+            await asyncio.sleep(TICK)
+            try:
+                vitals.busy = vitals.is_quiet and await run_in_threadpool(lambda: self.stream.busy)
+            except OSError:  # `watch` cannot look either, and says so
+                vitals.busy = False
+            self.standings.tell()
+
+    async def change(self, do: Callable[..., T], *given: Any) -> T:
+        """Change something, one after the other, and look at once."""
+        if self.stream.fixed:
+            raise HTTPException(409, "the queries of this stream are those that it was started with")
+        async with self._changing:
+            done = await run_in_threadpool(do, *given)
+        await self.look()
+        return done
+
+    async def explain(self) -> str:
+        """Say which queries share what: once for all who ask between two batches, since the state may be large."""
+        asked = self._looks
+        async with self._explaining:
+            if self._explained[0] < asked:
+                begun = self._looks
+                self._explained = begun, await run_in_threadpool(self.stream.explain)
+            return self._explained[1]
+
+    def known(self, name: str) -> str:
+        """Return the name of a query that there is."""
+        if name not in self.standings.boards:
+            raise HTTPException(404, "there is no such query")
+        return name
+
+    def register(self, text: str, language: str, *, only_check: bool) -> list[str]:
+        """Read queries and serve them, all or none; or only see whether that would do, and explain."""
+        queries = self.limits.admit(self.reading.read(text, language), len(self.standings.boards))
+        if only_check:
+            return self.stream.plan(*queries).splitlines()
+        self.stream.register(*queries)
+        return [query.name for query in queries]
