@@ -1,0 +1,80 @@
+"""Which engines and algorithms play which histories, and what happens when one fails."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from skyband.algorithms import ALGORITHMS
+from tests.simulation import engines
+from tests.simulation.histories import Can, History, draw
+from tests.simulation.judge import judge
+from tests.simulation.shrink import shrink
+from tests.simulation.truth import Truth
+
+FOUND = Path(__file__).parent / "found"
+Play = Callable[[History], None]
+
+
+def monitor(algorithm: str, new_process: bool = False) -> tuple[Can, Play]:
+    """Return what a monitor can do with an algorithm, and how its histories are played and judged."""
+    chosen = ALGORITHMS[algorithm]
+
+    def play(history: History) -> None:
+        outcome = engines.play(history, algorithm, new_process=new_process)
+        judge(outcome, Truth.of(history), exact=chosen.exact)
+
+    return Can(distincts=chosen.distincts), play
+
+
+def local(algorithm: str) -> tuple[Can, Play]:
+    def play(history: History) -> None:
+        judge(engines.run(history, algorithm), Truth.of(history), exact=ALGORITHMS[algorithm].exact)
+
+    return Can(
+        distincts=ALGORITHMS[algorithm].distincts, changes=(), emits=("final", "changes", "entered", "left")
+    ), play
+
+
+def spark(session: Any) -> tuple[Can, Play]:
+    def play(history: History) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            outcome = engines.stream(history, session, Path(folder))
+            judge(outcome, Truth.of(history), ends=False, tables=True)
+
+    return Can(changes=("register", "pause", "resume", "remove"), counts=False), play
+
+
+def batch(session: Any) -> tuple[Can, Play]:
+    def play(history: History) -> None:
+        judge(engines.topk(history, session), Truth.of(history), tables=True)
+
+    return Can(changes=(), counts=False, emits=("final",), watermark=False), play
+
+
+def check(seed: int, can: Can, play: Play, engine: str, rounds: int = 1_000) -> None:
+    """Play the history of a seed; one that fails is cut down in so many rounds at most, stored, and shown."""
+    history = draw(seed, can)
+    try:
+        play(history)
+    except Exception as error:
+        kind = type(error)
+        small = shrink(history, lambda other: fails(other, play, kind), rounds)
+        FOUND.mkdir(exist_ok=True)
+        file = FOUND / f"{engine}-{seed}.json"
+        file.write_text(small.to_json() + "\n")
+        msg = f"{engine}, seed {seed}: {error}\ncut down to {len(small.steps)} steps: {file}"
+        raise AssertionError(msg) from error
+
+
+def fails(history: History, play: Play, kind: type[Exception]) -> bool:
+    """Tell whether a history fails as another one did."""
+    try:
+        play(history)
+    except kind:
+        return True
+    except Exception:  # it fails otherwise: not what we look for
+        return False
+    return False

@@ -1,0 +1,101 @@
+"""Whole histories against the truth: every engine, every algorithm; what once failed is played again each time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skyband.algorithms import ALGORITHMS
+from tests.simulation import runs
+from tests.simulation.histories import Can, History, draw
+from tests.simulation.shrink import candidates, is_sound, shrink
+from tests.simulation.truth import Truth
+
+SEEDS = 40
+STORED = sorted(runs.FOUND.glob("*.json"))
+
+
+@pytest.mark.parametrize("algorithm", sorted(ALGORITHMS))
+def test_monitor(algorithm: str) -> None:
+    can, play = runs.monitor(algorithm)
+    for seed in range(4 * SEEDS if algorithm == "staircase" else SEEDS):
+        runs.check(seed, can, play, f"monitor-{algorithm}")
+
+
+@pytest.mark.parametrize("algorithm", ["staircase", "naive", "mtoplist", "stkqf"])
+def test_local_runs(algorithm: str) -> None:
+    can, play = runs.local(algorithm)
+    for seed in range(SEEDS):
+        runs.check(seed, can, play, f"local-{algorithm}")
+
+
+def test_restored_by_a_new_process() -> None:
+    can, play = runs.monitor("staircase", new_process=True)
+    restarted = [seed for seed in range(200) if any(step.do == "restart" for step in draw(seed, can).steps)]
+    for seed in restarted[:4]:
+        runs.check(seed, can, play, "process-staircase")
+
+
+@pytest.mark.spark
+def test_streams_on_spark(spark: Any) -> None:
+    can, play = runs.spark(spark)
+    for seed in range(6):
+        runs.check(seed, can, play, "spark", rounds=30)
+
+
+@pytest.mark.spark
+def test_batches_on_spark(spark: Any) -> None:
+    can, play = runs.batch(spark)
+    for seed in range(8):
+        runs.check(seed, can, play, "batch", rounds=30)
+
+
+@pytest.mark.parametrize("file", STORED, ids=[file.stem for file in STORED])
+def test_what_once_failed(file: Path) -> None:
+    history = History.from_json(file.read_text())
+    for algorithm in ALGORITHMS:
+        can, play = runs.monitor(algorithm)
+        if all(step.ask is None or step.ask.distinct in can.distincts for step in history.steps):
+            play(history)
+
+
+# The simulation itself.
+
+
+def test_a_history_is_plain_data() -> None:
+    for seed in range(20):
+        history = draw(seed, Can())
+        again = History.from_json(history.to_json())
+        assert repr(again.steps) == repr(history.steps)
+        assert draw(seed, Can()).to_json() == history.to_json()
+
+
+def test_histories_have_everything_in_them() -> None:
+    histories = [draw(seed, Can()) for seed in range(200)]
+    steps = [step for history in histories for step in history.steps]
+    assert {step.do for step in steps} == {"register", "change", "pause", "resume", "remove", "restart", "push"}
+    asks = [step.ask for step in steps if step.ask is not None]
+    for name in ("distinct", "order", "emit", "closed", "counts", "partition_by", "score", "where", "select"):
+        assert len({getattr(ask, name) for ask in asks}) > 1, name
+    truths = [Truth.of(history) for history in histories[:60]]
+    assert sum(truth.late > 0 for truth in truths) > 5
+    assert sum(truth.rejected > 0 for truth in truths) > 20
+    flags = {reply.must_be_exact for truth in truths for piece in truth.replies for reply in piece}
+    assert flags == {True, False}
+
+
+def test_what_fails_is_cut_down() -> None:
+    def fails(history: History) -> bool:  # where a row of id 7 comes to a query that is paused
+        return any(step.do == "pause" for step in history.steps) and any(
+            row["id"] == 7 for rows in history.pushes() for row in rows
+        )
+
+    history = next(h for h in (draw(seed, Can()) for seed in range(2_000)) if fails(h))
+    small = shrink(history, fails)
+    assert is_sound(small)
+    assert fails(small)
+    assert [step.do for step in small.steps] == ["register", "pause", "push"]
+    assert len(small.steps[-1].rows) == 1
+    assert not any(fails(other) for other in candidates(small) if is_sound(other))
