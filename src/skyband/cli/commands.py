@@ -276,9 +276,9 @@ def resume_query(name: QueryName, checkpoint: Stream) -> None:
 @queries_app.command("skip", hidden=True)
 @careful
 def set_query_aside(name: QueryName, checkpoint: Stream) -> None:
-    """Stop serving a query, but keep it; a batch that is tried again, after a restart, leaves it out too."""
+    """Stop serving a query, but keep it; a batch that is under way, or begins again, leaves it out too."""
     _control(checkpoint).set_aside(name)
-    typer.echo(f"{name!r} will be set aside before the next batch, or the next attempt at this one")
+    typer.echo(f"{name!r} will be set aside before the next batch; one that is under way begins again without it")
 
 
 @queries_app.command("remove")

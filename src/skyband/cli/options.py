@@ -24,7 +24,7 @@ def check_engine(engine: str, **spark_only: object) -> None:
     if engine not in ENGINES:
         msg = f"there is no engine {engine!r}; use spark or local"
         raise InputError(msg)
-    given = [f"--{name}" for name, value in spark_only.items() if value is not None]
+    given = [f"--{name.replace('_', '-')}" for name, value in spark_only.items() if value is not None]
     if engine == "local" and given:
         msg = f"{given[0]} belongs to the Spark engine, and the engine is local; leave one of the two out"
         raise InputError(msg)

@@ -64,12 +64,15 @@ def serve(
     max_cuts: Annotated[
         int | None, typer.Option(help="How many pane edges a second of event time may have; else 10,000.", min=1)
     ] = None,
+    trial_budget: Annotated[
+        str | None, typer.Option(help="How long a batch on Spark may take while a query is new; else 30 seconds.")
+    ] = None,
 ) -> None:
     """Serve a stream's leaderboards over HTTP: a live page, REST and a change feed.
 
     Changes need the token of the variable SKYBAND_TOKEN; without it a random one is made and printed.
     """
-    check_engine(engine, checkpoint=checkpoint, master=master)
+    check_engine(engine, checkpoint=checkpoint, master=master, trial_budget=trial_budget)
     http, console = _server(), Console(stderr=True)
     http.check(host, port, allow_host or ())
     from skyband.cli import serve_inputs
@@ -87,7 +90,10 @@ def serve(
             source = StreamColumns(*columns, unit(time_unit or file.time_unit))
             limits = WindowLimits(max_window_ends or MAX_WINDOW_ENDS, max_cuts or MAX_CUTS)
             ahead = max_ahead or serve_inputs.MAX_AHEAD
-            given = serve_inputs.Input(folder, file.queries, source, delay, algorithm, file.services, limits, ahead)
+            given = serve_inputs.Input(
+                folder, file.queries, source, delay, algorithm, file.services, limits, ahead,
+                trial_budget or serve_inputs.TRIAL_BUDGET,
+            )  # fmt: skip
             if engine == "local":
                 stream = stack.enter_context(serve_inputs.locally(given, console))
             else:
@@ -95,10 +101,10 @@ def serve(
         elif checkpoint is None or queries is not None:
             msg = "there is nothing to serve; give --input FOLDER, or only --checkpoint DIR of a stream that runs"
             raise InputError(msg)
-        elif max_window_ends or max_cuts or max_ahead:
+        elif max_window_ends or max_cuts or max_ahead or trial_budget:
             msg = (
-                "--max-ahead, --max-window-ends and --max-cuts belong to --input; a stream that runs elsewhere has its "
-                "own"
+                "--max-ahead, --max-window-ends, --max-cuts and --trial-budget belong to --input; a stream that runs "
+                "elsewhere has its own"
             )
             raise InputError(msg)
         else:

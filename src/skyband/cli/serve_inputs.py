@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 WATERMARK = "10 seconds"
 MAX_AHEAD = "1 day"
+TRIAL_BUDGET = "30 seconds"
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Input:
     services: Mapping[str, Remote] = field(default_factory=dict)
     limits: WindowLimits = field(default_factory=WindowLimits)
     max_ahead: str = MAX_AHEAD
+    trial_budget: str = TRIAL_BUDGET
 
     def stream(self) -> FileStream:
         """Return the files that are there, with all their columns."""
@@ -136,6 +138,7 @@ def on_spark(given: Input, checkpoint: Path | None, master: str | None, console:
             frame, given.queries, time=source.time, id=source.id, time_unit=source.time_unit, sink=recorder,
             watermark=given.watermark, max_ahead=given.max_ahead, checkpoint=checkpoint, algorithm=given.algorithm,
             services=given.services, max_window_ends=given.limits.ends, max_cuts=given.limits.cuts,
+            trial_budget=given.trial_budget,
         )  # fmt: skip
         served = SparkStream(handle, recorder)
         stack.callback(served.close)

@@ -48,7 +48,8 @@ CHANGEABLE = "the queries, the sinks, the trigger, the watermark's delay and the
 class State:
     """What a stream knew after a batch: the monitor as bytes, how many commands were applied, who waits or failed.
 
-    `refused` are the last commands that could not be read, by their number.
+    `refused` are the last commands that could not be read, by their number; `trial` tells how many batches each new
+    query has passed.
     """
 
     monitor: bytes
@@ -56,6 +57,7 @@ class State:
     declared: list[dict[str, Any]] = field(default_factory=list)
     aside: dict[str, dict[str, Any]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    trial: dict[str, int] = field(default_factory=dict)
 
 
 class Checkpoint:
@@ -202,7 +204,7 @@ class Checkpoint:
         meta = {
             "batch": batch, "stream": self.identity["stream"], "previous": self._digest(batch - 1),
             "applied": state.applied, "declared": state.declared, "aside": state.aside,
-            "refused": state.refused,
+            "refused": state.refused, "trial": state.trial,
         }  # fmt: skip
         blob = snapshot.encode(meta, {"monitor": pa.table({"bytes": pa.array([state.monitor], pa.large_binary())})}, [])
         for later in [n for n in self.states() if n > batch]:  # Spark went back, and they do not follow this one
@@ -245,7 +247,7 @@ class Checkpoint:
             raise SnapshotError(msg) from None
         return State(
             tables["monitor"]["bytes"][0].as_py(), meta["applied"], meta["declared"], meta["aside"],
-            meta["refused"],
+            meta["refused"], meta["trial"],
         )  # fmt: skip
 
     def _check_place(self, batch: int, meta: dict[str, Any]) -> None:

@@ -152,8 +152,8 @@ class Control:
     def set_aside(self, name: str) -> None:
         """Stop serving a query, but keep it: `resume` serves it again.
 
-        Other changes wait for the next batch. This one also counts for a batch that begins again: where a query hangs
-        or ends the stream, stop the stream, set the query aside, and start it again.
+        Other changes wait for the next batch. This one also counts for a batch that is under way or begins again: where
+        a query hangs or ends the stream, the batch is tried again without it.
         """
         self._submit("set aside", name)
 

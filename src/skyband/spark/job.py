@@ -97,7 +97,7 @@ class _Run:
                 sink=Files(self.folder / ANSWERS),
                 late=None if job.late is None else Files(self.folder / LATE),
                 rejected=None if job.rejected is None else Files(self.folder / REJECTED),
-                max_window_ends=None, max_cuts=None,  # nobody else waits for this run
+                max_window_ends=None, max_cuts=None, trial_budget=None,  # nobody else waits for this run
             )  # fmt: skip
         try:
             self._read(handle)

@@ -39,6 +39,7 @@ from skyband.spark.services import Changes
 from skyband.spark.sinks import Sink
 from skyband.spark.sinks.base import deliver
 from skyband.spark.state_store import COUNTED, HELD, Outcome, Plan
+from skyband.spark.trial import TRIAL_BATCHES, Watch, allowed, ends_stream, newest_half
 from skyband.windows import NEVER
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ logger = logging.getLogger(__name__)
 RECENT = 100
 REFUSED = 20
 ASKED = "someone asked to set it aside"
+AGAIN = "perhaps for another reason, so it will be tried again by itself"
+Blamed = dict[str, dict[str, Any]]
+"""Queries that a batch is handled without, each with its `error`, and whether it was on `trial`."""
 
 
 @dataclass
@@ -66,6 +70,7 @@ class StreamSpec:
     services: Mapping[str, Remote] = field(default_factory=dict)
     limits: WindowLimits = field(default_factory=WindowLimits)
     ahead: int | None = None
+    budget: float | None = 30.0
 
     @property
     def feeds(self) -> dict[str, Changes]:
@@ -99,33 +104,62 @@ class MicroBatchLoop:
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Handle one batch, or handle it again; where it fails, without the queries that are to blame."""
         Heartbeat.ensure(self.stream.checkpoint)
-        live = self._live if self._at == batch_id - 1 else None
+        live, cold = self._live if self._at == batch_id - 1 else None, self._live is None
         self._at = None  # what is in memory is good again only when this batch is done
         plan = self.stream.checkpoint.plan(batch_id, not_after=not_after(self.stream.ahead), aside={})
         plan = {"not_after": None, "aside": {}} | plan
         while self._at is None:
             self._live = live or _Live.load(self.stream, self.declared, batch_id)
-            blamed = self._attempt(self._live, df, batch_id, plan)
+            blamed = self._attempt(self._live, df, batch_id, plan, cold)
             if blamed is None:
                 self._at = batch_id
                 return
-            for name, reason in blamed.items():
-                logger.warning("query %r is set aside: %s", name, reason)
+            for name, blame in blamed.items():
+                logger.warning("query %r is set aside: %s", name, blame["error"])
             plan["aside"] |= blamed
             self.stream.checkpoint.replan(batch_id, plan)
-            live = None  # what it has taken in of the batch must not count twice
+            live, cold = None, False  # what it has taken in of the batch must not count twice
 
-    def _attempt(self, live: _Live, df: DataFrame, batch_id: int, plan: dict[str, Any]) -> dict[str, str] | None:
+    def _attempt(self, live: _Live, df: DataFrame, batch_id: int, plan: dict[str, Any], cold: bool) -> Blamed | None:
         """Try to handle a batch; return whom to set aside before the next attempt, and why; None where it is done."""
-        if asked := live.asked_aside(plan):
-            return dict.fromkeys(asked, ASKED)
-        try:
-            live.handle(df, batch_id, plan)
-        except TooManyWindows as error:
-            if error.query is None or error.query in plan["aside"]:
-                raise
-            return {error.query: str(error)}
+        names, checkpoint = live.names(plan), self.stream.checkpoint
+
+        def asked() -> Blamed:
+            return {name: _blame(ASKED) for name in checkpoint.set_aside_since(plan["commands"]) & names}
+
+        if found := asked():
+            return found
+        with Watch(df.sparkSession, lambda: bool(asked())) as watch:
+            try:
+                taken = live.take(df, batch_id, plan, watch, cold)
+            except TooManyWindows as error:
+                if error.query is None or error.query in plan["aside"]:
+                    raise
+                return {error.query: _blame(str(error))}
+            except Exception as error:
+                if watch.why == "asked":
+                    return asked()
+                if watch.why is None and ends_stream(error):
+                    raise
+                return self._tried(live, batch_id, plan, watch, error)
+        if watch.is_slow:
+            return self._tried(live, batch_id, plan, watch, None)
+        live.finish(df, batch_id, taken)
         return None
+
+    def _tried(self, live: _Live, batch_id: int, plan: dict[str, Any], watch: Watch, error: Exception | None) -> Blamed:
+        """Return whom of those on trial to do without; where there is nobody left, nobody was to blame for an error."""
+        names = [live.retried] if live.retried else newest_half(live.on_trial(plan["aside"]))
+        if not names:
+            plan["aside"] = {name: blame for name, blame in plan["aside"].items() if not blame["trial"]}
+            self.stream.checkpoint.replan(batch_id, plan)
+            assert error is not None  # without queries on trial a batch has no limit
+            raise error
+        if watch.why == "slow" or error is None:
+            reason = f"batch {batch_id} took longer than the {watch.limit:.0f} s that it may while the query is new"
+        else:
+            reason = f"batch {batch_id} failed while the query was new: {str(error).strip().splitlines()[0][:300]}"
+        return {name: _blame(reason, trial=True) for name in names}
 
 
 @dataclass
@@ -206,6 +240,16 @@ class StateStoreLoop:
         return [*earlier[-RECENT + 1 :], entry | {"seconds": seconds}], totals
 
 
+@dataclass(frozen=True)
+class _Taken:
+    """A batch that was taken in: what it took, the numbers before it, its answers, and when it began."""
+
+    reading: BatchProgress
+    before: Any
+    answers: list[Answers]
+    began: float
+
+
 @dataclass
 class _Live:
     """The stream between two batches."""
@@ -219,6 +263,7 @@ class _Live:
     latest: pa.Table | None = None
     windows: dict[str, dict[str, Any]] = field(default_factory=dict)
     degraded: str | None = None
+    retried: str | None = None  # the query that this batch gives another chance
     side: dict[str, list[pa.RecordBatch]] = field(default_factory=lambda: {"late": [], "rejected": []})
 
     # Begin and continue.
@@ -269,15 +314,32 @@ class _Live:
 
     # One batch.
 
-    def handle(self, df: DataFrame, batch_id: int, plan: dict[str, Any]) -> _Live:
-        """Take one batch in, write its answers, keep the state; what the plan sets aside is set aside before."""
+    def take(self, df: DataFrame, batch_id: int, plan: dict[str, Any], watch: Watch, cold: bool) -> _Taken:
+        """Take one batch in and answer what it closes; what the plan sets aside is set aside before.
+
+        Parameters
+        ----------
+        df, batch_id
+            The batch.
+        plan
+            What was settled for it.
+        watch
+            Is told how long the batch may take while queries are on trial.
+        cold
+            Whether it is the first of this process.
+        """
         began = clock.perf_counter()
         limit, aside = plan["not_after"], plan["aside"]
         for command in self.stream.checkpoint.commands(self.state.applied, plan["commands"]):
             self._apply(command, aside)
         self.state.applied = plan["commands"]
-        for name, error in aside.items():
-            self._set_aside(name, error)
+        for name, blame in aside.items():
+            self._set_aside(name, blame)
+        self.retried = None
+        self._retry(aside)
+        earlier = [entry["seconds"]["all"] for entry in self.progress]
+        usual = None if self.stream.budget is None else allowed(self.stream.budget, earlier, cold)
+        watch.limit = usual if self.on_trial(aside) else None
         commands = clock.perf_counter() - began
         before = self.monitor.stats()
         reading = self._read(df, limit)
@@ -290,16 +352,27 @@ class _Live:
                 self.monitor.tell(name, feed.drain(batch_id), at=since)
             mark = None if self.stream.delay is None else self.monitor.newest - self.stream.delay
             answers = [*reading.answers, self.monitor.advance(mark if self.monitor.newest > NEVER else None)]
+        tried = [name for name, blame in aside.items() if blame["trial"]]
+        if len(tried) > 1 or (usual is not None and watch.seconds > usual):  # slow without them, too
+            for name in tried:
+                self.state.aside[name] |= {"retry": True, "error": f"{aside[name]['error']}; {AGAIN}"}
+        return _Taken(reading, before, answers, began)
+
+    def finish(self, df: DataFrame, batch_id: int, taken: _Taken) -> None:
+        """Write the answers of a batch that was taken in, and keep the state."""
+        reading, answers = taken.reading, taken.answers
+        with reading.phase("answer"):
             tables = [part.table(quality=True) for part in answers if len(part)]
             table = joined(tables) if tables else None
         with reading.phase("sink"):
             self._write(table, batch_id, df)
         with reading.phase("state"):
+            passed = {name: count + 1 for name, count in self.state.trial.items()}
+            self.state.trial = {name: count for name, count in passed.items() if count < TRIAL_BATCHES}
             self.state.monitor = self.monitor.snapshot()
             size = self.stream.checkpoint.save(batch_id, self.state)
             self._note_latest(answers)
-        self._show(batch_id, reading, before, answers, size, clock.perf_counter() - began)
-        return self
+        self._show(batch_id, reading, taken.before, answers, size, clock.perf_counter() - taken.began)
 
     def _read(self, df: DataFrame, limit: int | None) -> BatchProgress:
         """Take the batch in: what may matter of it, where queries join or aggregate reduced, with side outputs all."""
@@ -343,18 +416,29 @@ class _Live:
 
     # Queries that come and go.
 
-    def asked_aside(self, plan: dict[str, Any]) -> set[str]:
-        """Return the queries of a batch that someone has asked to set aside since it was planned."""
-        checkpoint = self.stream.checkpoint
-        asked = checkpoint.set_aside_since(plan["commands"]).difference(plan["aside"])
-        if not asked:
-            return asked
-        coming = [
-            one["query"]["name"] for one in checkpoint.commands(self.state.applied, plan["commands"]) if "query" in one
-        ]
-        return (asked & {*(query.name for query in self.monitor.queries), *coming}).difference(self.state.aside)
+    def names(self, plan: dict[str, Any]) -> set[str]:
+        """Return the queries that a batch is handled with: those that are served, and those that come with it."""
+        commands = self.stream.checkpoint.commands(self.state.applied, plan["commands"])
+        coming = [one["query"]["name"] for one in commands if "query" in one]
+        coming += [one["name"] for one in commands if one["do"] == "resume"]
+        coming += [name for name, found in self.state.aside.items() if found.get("retry")]
+        return {*(query.name for query in self.monitor.queries), *coming}.difference(plan["aside"])
 
-    def _apply(self, command: dict[str, Any], aside: Mapping[str, str] = MappingProxyType({})) -> None:
+    def on_trial(self, aside: Mapping[str, Any]) -> list[str]:
+        """Return the served queries that have not proved themselves yet, the newest last."""
+        return [name for name in self.state.trial if name not in aside]
+
+    def _retry(self, aside: Mapping[str, dict[str, Any]]) -> None:
+        """Serve again one query that was set aside though others may have been to blame; not beside another trouble."""
+        if 0 in self.state.trial.values() or any(blame["trial"] for blame in aside.values()):
+            return
+        for name, found in self.state.aside.items():
+            if found.get("retry") and name not in aside:
+                found["retry"], self.retried = False, name
+                self._apply({"do": "resume", "name": name})
+                return
+
+    def _apply(self, command: dict[str, Any], aside: Mapping[str, Any] = MappingProxyType({})) -> None:
         """Do what was asked for; a query that cannot be served, or is to be set `aside`, is kept with the reason."""
         if command["do"] == "nothing":
             logger.warning("command %s is left out: %s", command["number"], command["error"])
@@ -364,7 +448,7 @@ class _Live:
         name = command["query"]["name"] if "query" in command else command["name"]
         if name in aside and "query" in command:
             self._forget(name)
-            self.state.aside[name] = {"query": command["query"], "error": aside[name]}
+            self.state.aside[name] = {"query": command["query"], "error": aside[name]["error"]}
             return
         try:
             match command["do"]:
@@ -375,7 +459,7 @@ class _Live:
                     self._remove(name)
                     self._register(query)
                 case "set aside":
-                    self._set_aside(name, ASKED)
+                    self._set_aside(name, _blame(ASKED))
                 case "resume" if name in self.state.aside:
                     self._register(query_of(self.state.aside[name]["query"]))
                 case "remove":
@@ -399,22 +483,27 @@ class _Live:
         self.state.aside.pop(query.name, None)
         self._announce([query])
         self.monitor.register(query, history=self.stream.history is not None)
+        self.state.trial[query.name] = 0
 
     def _remove(self, name: str) -> None:
         self.windows.pop(name, None)
         if self.state.aside.pop(name, None) is None:
             self.monitor.unregister(name)
+        self.state.trial.pop(name, None)
 
-    def _set_aside(self, name: str, error: str) -> None:
-        """Stop serving a query, but keep it with the reason; nothing happens where it is not served."""
+    def _set_aside(self, name: str, blame: Mapping[str, Any]) -> None:
+        """Stop serving a query, but keep it with the reason; nothing happens where it is not known."""
         for query in [query for query in self.monitor.queries if query.name == name]:
             self._forget(name)
-            self.state.aside[name] = {"query": query.as_dict(), "error": error}
+            self.state.aside[name] = {"query": query.as_dict()}
+        if name in self.state.aside:
+            self.state.aside[name] |= {"error": blame["error"], "retry": False}
 
     def _forget(self, name: str) -> None:
         """Stop serving a query, if it is served."""
         if any(query.name == name for query in self.monitor.queries):
             self.monitor.unregister(name)
+        self.state.trial.pop(name, None)
 
     def _announce(self, more: Sequence[Query] = ()) -> None:
         """Let the monitor know which columns it will be given, also for some more queries."""
@@ -517,6 +606,10 @@ class _Live:
             "refused": self.state.refused,
         }  # fmt: skip
         self.stream.checkpoint.show(status, self.latest)
+
+
+def _blame(error: str, trial: bool = False) -> dict[str, Any]:
+    return {"error": error, "trial": trial}
 
 
 def _merged(new: Sequence[pa.Table], old: pa.Table | None) -> pa.Table:

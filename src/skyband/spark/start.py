@@ -28,7 +28,7 @@ from skyband.spark.history import History, as_history
 from skyband.spark.loop import MicroBatchLoop, StateStoreLoop, StreamSpec
 from skyband.spark.sinks import Files, as_sink
 from skyband.spark.state_store import Plan, answers_of
-from skyband.times import Duration, not_negative
+from skyband.times import SECOND, Duration, not_negative
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,6 +58,7 @@ def start(
     placement: Literal["driver", "executors"] = "driver",
     max_window_ends: int | None = MAX_WINDOW_ENDS,
     max_cuts: int | None = MAX_CUTS,
+    trial_budget: Duration | None = "30 seconds",
     name: str | None = None,
 ) -> Handle:
     """Answer queries over a streaming DataFrame, until someone stops it.
@@ -103,6 +104,9 @@ def start(
         How many windows of one query may end per second of event time, and how many pane edges all queries together
         may have in it; a query beyond is refused, also one that comes later. None: any number. Where times are plain
         numbers (whole numbers without a `time_unit`) there are no seconds, so neither limit holds.
+    trial_budget
+        How long a batch may take while a query is new that came after the start: a query with which it takes longer,
+        or fails, is set aside with the reason, and the batch is tried again without it. None: as long as it likes.
     name
         The name that Spark shows.
 
@@ -128,6 +132,7 @@ def start(
         as_remotes(services),
         WindowLimits(max_window_ends, max_cuts).over(source, schema),
         not_negative(max_ahead, "max_ahead"),
+        _seconds(trial_budget),
     )
     _check_folders(stream)
     Monitor(listed, services=stream.services)  # refuses what is no query, and names that come twice
@@ -152,6 +157,14 @@ def start(
     for feed in stream.feeds.values():
         feed.start()
     return Handle(writer.foreachBatch(handler).start(), stream)
+
+
+def _seconds(trial_budget: Duration | None) -> float | None:
+    budget = not_negative(trial_budget, "trial_budget")
+    if budget is not None and budget < SECOND:
+        msg = f"trial_budget is {trial_budget!r}; give at least '1 second', or None for no limit"
+        raise InputError(msg)
+    return None if budget is None else budget / SECOND
 
 
 def _on_executors(df: DataFrame, queries: Sequence[Query], stream: StreamSpec) -> tuple[DataFrame, Plan]:

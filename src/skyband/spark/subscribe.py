@@ -195,14 +195,21 @@ class SubscriptionLoop:
 
 
 def _apply(following: Subscriptions, command: dict[str, Any]) -> None:
-    """Do what was asked for; what no longer fits was overtaken by another command."""
+    """Do what was asked for; what no longer fits was overtaken by another command, and what cannot be read is left out.
+
+    Whoever wrote the command must not be able to stop the stream.
+    """
     known = following.subscriptions
     if command["do"] == "nothing":
         logger.warning("command %s is left out: %s", command["number"], command["error"])
-    elif command["do"] == "add" and command["subscription"]["name"] not in known:
-        following.add(Subscription.from_dict(command["subscription"]))
-    elif command["do"] == "remove" and command["name"] in known:
-        following.remove(command["name"])
+        return
+    try:
+        if command["do"] == "add" and command["subscription"]["name"] not in known:
+            following.add(Subscription.from_dict(command["subscription"]))
+        elif command["do"] == "remove" and command["name"] in known:
+            following.remove(command["name"])
+    except Exception as error:
+        logger.warning("a command is left out, since it cannot be followed (%r): %s", error, command)
 
 
 class SubscriptionHandle(Running):
