@@ -15,36 +15,13 @@ from skyband.algorithms.stkqf.phbase import PHBase
 from skyband.algorithms.stkqf.phtree import PHTree
 from skyband.algorithms.stkqf.sap import SAP
 from skyband.algorithms.stkqf.stkqf import STKQF
-from skyband.algorithms.topkw.methods import CPM, PA, RA, RAPF, RARF, RASF, SA, SAPF, SARF, SASF, SNN, Adaptive, Blocks
+from skyband.algorithms.topkw.methods import METHODS
 from skyband.errors import QueryError
 
-ALGORITHMS: dict[str, type[Algorithm]] = {
-    algorithm.name: algorithm
-    for algorithm in (
-        Staircase,
-        Naive,
-        MinTopK,
-        MTopBand,
-        MTopList,
-        SAP,
-        PHBase,
-        PHTree,
-        STKQF,
-        SA,
-        RA,
-        PA,
-        SASF,
-        SARF,
-        SAPF,
-        RASF,
-        RARF,
-        RAPF,
-        CPM,
-        SNN,
-        Blocks,
-        Adaptive,
-    )
-}
+_ALL: tuple[type[Algorithm], ...] = (
+    Staircase, Naive, MinTopK, MTopBand, MTopList, SAP, PHBase, PHTree, STKQF, *METHODS,
+)  # fmt: skip
+ALGORITHMS: dict[str, type[Algorithm]] = {algorithm.name: algorithm for algorithm in _ALL}
 
 
 def find(name: str) -> type[Algorithm]:
