@@ -293,6 +293,17 @@ def test_times_of_any_type_that_are_too_far_away_are_rejected(kind: Any, far: li
     assert run.monitor.stats().rejected == len(far) + 1
 
 
+@pytest.mark.parametrize("column", ["t", "id", "x"])
+@pytest.mark.parametrize("huge", [2**63, -(2**63) - 1, 10**30])
+def test_integers_of_python_that_do_not_fit_are_rejected_rows(column: str, huge: int) -> None:
+    rows = [{"t": 1, "id": 1, "x": 1}, {"t": 2, "id": 2, "x": 2} | {column: huge}, {"t": 3, "id": 3, "x": 3}]
+    query = sb.Query("q", k=9, score="x", window=sb.Window(10))
+    for data in (rows, {name: [row[name] for row in rows] for name in rows[0]}, [rows[:1], rows[1:2], rows[2:]]):
+        run = sb.run(query, data, time="t", id="id")
+        assert [row.id for answer in run for row in answer.rows] == [3, 1]
+        assert run.monitor.stats().rejected == 1
+
+
 def test_a_watermark_too_far_away_is_refused() -> None:
     monitor = sb.Monitor([sb.Query("q", k=1, score="x", window=sb.Window(10))], time="t", id="id")
     for watermark in (2**62, -(2**62), 2**63, 10**30):

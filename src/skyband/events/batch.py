@@ -237,7 +237,7 @@ def as_batches(data: Any, rows: int) -> Iterable[pa.RecordBatch]:
         yield from as_batches(data.to_arrow(), rows)
         return
     if isinstance(data, Mapping):
-        yield from as_batches(pa.table(dict(data)), rows)
+        yield from as_batches(_columns(data), rows)
         return
     if isinstance(data, (str, bytes)) or not isinstance(data, Iterable):
         msg = (
@@ -246,6 +246,19 @@ def as_batches(data: Any, rows: int) -> Iterable[pa.RecordBatch]:
         )
         raise InputError(msg)
     yield from _from_items(data, rows)
+
+
+def _columns(data: Mapping[str, Any]) -> pa.Table:
+    try:
+        return pa.table(dict(data))
+    except OverflowError:
+        known = (pa.Array, pa.ChunkedArray, np.ndarray)
+        return pa.table({name: c if isinstance(c, known) else [_fitting(v) for v in c] for name, c in data.items()})
+
+
+def _fitting(value: Any) -> Any:
+    """Return a value, NULL for an integer that does not fit int64: as in expressions, so that its row is counted."""
+    return None if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
 
 
 def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -278,6 +291,8 @@ def _from_items(items: Iterable[Any], rows: int) -> Iterable[pa.RecordBatch]:
 def _table(dicts: list[Mapping[str, Any]], schema: pa.Schema | None) -> tuple[pa.Schema, pa.Table]:
     try:
         table = pa.Table.from_pylist([dict(d) for d in dicts], schema=schema)
+    except OverflowError:
+        return _table([{name: _fitting(value) for name, value in d.items()} for d in dicts], schema)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         if schema is not None:
             return _table(dicts, None)
