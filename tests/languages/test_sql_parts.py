@@ -48,6 +48,8 @@ TEXTS = [PLAIN, GROUPED, TOP_N]
         (PLAIN, "AS w", "TABLESAMPLE (10 PERCENT)", "TABLESAMPLE is not supported", "10 PERCENT"),
         (PLAIN, "AS w", "AS w(a, b, c)", "a list of new column names is not supported; answers carry", "a, b"),
         (TOP_N, "AS ranked", "AS ranked(a, b)", "a list of new column names is not supported", "a, b"),
+        (TOP_N, "SELECT *,", "SELECT symbol AS s, price,", "'symbol' is not among the columns that are", "symbol"),
+        (TOP_N, "SELECT *,", "SELECT price,", "'symbol' is not among the columns that are selected inside", "symbol"),
         (PLAIN, "SELECT", "SELECT DISTINCT", "DISTINCT is not supported", "DISTINCT"),
         (PLAIN, "SELECT", "SELECT /*+ BROADCAST(w) */", "a hint is not supported", ""),
         (PLAIN, "SELECT", "WITH x AS (SELECT 1) SELECT", "WITH is not supported", "x"),

@@ -346,6 +346,8 @@ class _Statement:
                     self.fail(f"every answer has this column, and calls it {own!r}; leave AS {shown} out", node)
                 self.used.whole(given)
                 continue
+            if name is not None and not self._has(inner, name, outer is inner):
+                self.fail(f"{name!r} is not among the columns that are selected inside", node)
             value = self._value(self.used.whole(given) if name not in aliases else aliases[name])
             renamed = isinstance(value, Column) and shown != value.name
             if value == score and (renamed or not isinstance(value, Column)):
@@ -354,6 +356,11 @@ class _Statement:
                 self.fail("answers carry the score, and columns under their own names; this is neither", node)
             chosen[value.name] = None
         return tuple(chosen)
+
+    def _has(self, inner: exp.Select, name: str, plain: bool) -> bool:
+        """Tell whether a query can select a name from the one in brackets; where there is none, from the stream."""
+        inside = inner.expressions
+        return plain or any(isinstance(one, exp.Star) or one.alias_or_name == name for one in inside)
 
     def _unaliased(self, node: exp.Expression) -> exp.Expression:
         """Take the name of a value; return the value."""
