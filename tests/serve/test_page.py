@@ -239,6 +239,24 @@ def test_a_source_that_stops_and_a_stream_that_dies_can_be_seen(page: Page, stre
     eventually(lambda: live.inner_text() == "reconnecting")
 
 
+def test_a_batch_that_was_mostly_rejected_can_be_seen(page: Page, server: Server, stream: Fed) -> None:
+    years = 10 * 365 * 86_400.0
+    page.set_viewport_size({"width": 360, "height": 800})
+    page.goto(server.address)
+    feed_until(stream, 0, "ANN", "BOB", "CAT")
+    eventually(lambda: ids(page) == ["ANN", "BOB", "CAT"])
+    said, why = page.locator("#degraded"), page.locator("[data-number=rejected] small")
+    assert said.is_hidden()
+    assert why.inner_text() == "no score, time or id"
+    stream.feed((years, "X", 9.0), (years, "Y", 9.0), (12, "E", 2.0))
+    said.wait_for()
+    assert "2 of the 3 rows of the last batch were rejected" in said.inner_text()
+    assert why.inner_text() == "2 ahead of the clock"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    stream.feed((13, "F", 3.0))
+    said.wait_for(state="hidden")
+
+
 def test_an_answer_says_how_old_it_is(page: Page) -> None:
     """Its window ended just now; then nothing comes any more."""
     clock, stream = Clock(), Fed()

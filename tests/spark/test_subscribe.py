@@ -87,6 +87,7 @@ def test_every_notice_of_the_core_and_less_to_carry(spark: Any, tmp_path: Path) 
     write(tmp_path / "in", range(FILES))
     handle = follow(spark, tmp_path)
     handle.awaitTermination()
+    assert (handle.checkpoint.sign_of_life() or ("",))[0] == "ended"
     following, expected = local()
     assert set(handle.subscriptions) == {"near", "near too", "most", "boxed"}, "one has ended"
     for name in following.subscriptions:

@@ -28,6 +28,7 @@ from skyband.queries.subscription import Subscription
 from skyband.spark import columns
 from skyband.spark.checkpoint import Checkpoint, State
 from skyband.spark.handle import Running
+from skyband.spark.heartbeat import Heartbeat
 from skyband.spark.loop import not_after
 from skyband.spark.reducers.subscriptions import SubscriptionPrefilter, in_order
 from skyband.spark.sinks import Sink, as_sink
@@ -123,6 +124,7 @@ class SubscriptionLoop:
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Handle one batch, or handle it again."""
+        Heartbeat.ensure(self.checkpoint)
         began = clock.perf_counter()
         following = self._live if self._at == batch_id - 1 else None
         self._at = None  # what is in memory is good again only when this batch is done
@@ -225,6 +227,7 @@ class SubscriptionHandle(Running):
 
     def __init__(self, query: StreamingQuery, checkpoint: Checkpoint) -> None:
         self.query, self.checkpoint = query, checkpoint
+        self._heartbeat = Heartbeat(checkpoint, query)
 
     def add(self, *subscriptions: Subscription) -> None:
         """Let subscriptions see what comes from the next micro-batch on."""
@@ -270,7 +273,12 @@ class SubscriptionHandle(Running):
     def stop(self) -> None:
         """End the stream; started again with its checkpoint it goes on."""
         self.query.stop()
+        self._heartbeat.stop()
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802 - Spark's word
         """Wait until the stream ends; raises what ended it."""
-        return self.query.awaitTermination(timeout)  # type: ignore[no-any-return]
+        try:
+            return self.query.awaitTermination(timeout)  # type: ignore[no-any-return]
+        finally:
+            if not self.query.isActive:
+                self._heartbeat.stop()

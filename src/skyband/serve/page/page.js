@@ -300,7 +300,8 @@ function numbers(now) {
   set("late", whole.format(now.late || 0));
   $("small", tile("late")).textContent = `${whole.format(now.partly_late || 0)} more in part`;
   set("rejected", whole.format(now.rejected || 0));
-  $("small", tile("rejected")).textContent = "no score, time or id";
+  $("small", tile("rejected")).textContent = now.ahead ? `${whole.format(now.ahead)} ahead of the clock` : "no score, time or id";
+  degraded(now.degraded);
   tile("budget").hidden = !now.refreshes;
   if (now.refreshes) {
     meter(tile("budget"), now.refreshes.spent, now.refreshes.budget);
@@ -308,6 +309,12 @@ function numbers(now) {
   }
   standing(now.health, now.says);
   for (const board of boards.values()) board.age();
+}
+
+function degraded(why) {
+  const shown = $("#degraded"), text = why || "";
+  shown.hidden = !why;
+  if (shown.textContent !== text) shown.textContent = text; // an alert is read out when it changes
 }
 
 function meter(tile, part, all) {
