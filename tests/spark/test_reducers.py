@@ -319,3 +319,63 @@ def test_what_is_read_again_is_chosen_too(spark: Any) -> None:
     assert readings[2].re_reads > 10
     assert readings[2].contests == 1
     assert readings[2].shipped < 6_000 / 3
+
+
+@pytest.fixture
+def strict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let tasks send hardly anything before it counts as a flood."""
+    monkeypatch.setattr(ranking, "LEAST", 32)
+    monkeypatch.setattr(ranking, "MANY", 2_500)
+
+
+def high(table: pa.Table, score: Callable[[np.random.Generator, int], Any]) -> pa.Table:
+    """The same events with scores far above all that was expected."""
+    return table.set_column(2, "x", pa.array(100.0 + score(np.random.default_rng(1), table.num_rows)))
+
+
+@pytest.mark.usefixtures("wary")
+@pytest.mark.parametrize("score", ["one", "ratings"])
+def test_scores_that_become_equal_all_at_once_do_not_flood_the_driver(
+    spark: Any, monkeypatch: pytest.MonkeyPatch, score: str
+) -> None:
+    monkeypatch.setattr(ranking, "LEAST", 1_024)
+    monkeypatch.setattr(ranking, "MANY", 2_000)
+    n, k, panes, tasks = 16_000, 3, 11, 2
+    tables = [events(np.random.default_rng(13 + batch), n, 10 * n * batch) for batch in range(5)]
+    tables[3:] = [high(table, SCORES[score]) for table in tables[3:]]
+    readings = both(spark, [sb.Query("q", k=k, score="x", window=sb.Window(32_000, slide=16_000))], tables)
+    assert [reading.discarded for reading in readings] == [0, 0, 0, readings[3].discarded, 0]
+    assert 0 < readings[3].discarded < 0.6 * n
+    assert readings[3].shipped <= tasks * panes * k + 0.01 * n
+    assert readings[3].passes == 3, "the first pass, a sample, and the best of each pane"
+    assert readings[4].passes == 1, "the next batch is expected to be so too"
+
+
+@pytest.mark.usefixtures("wary")
+def test_a_large_batch_after_small_ones_is_not_taken_whole(spark: Any) -> None:
+    sizes = [150, 150, 8_000]
+    starts = [0, 1_500, 3_000]
+    tables = [events(np.random.default_rng(14), n, start) for n, start in zip(sizes, starts, strict=True)]
+    readings = both(spark, [sb.Query("q", k=3, score="x", window=sb.Window(8_000, slide=2_000))], tables)
+    assert [reading.shipped for reading in readings[:2]] == [150, 150]
+    assert 0 < readings[2].discarded < 3 * 1024
+    assert readings[2].shipped < 8_000 / 4
+
+
+@pytest.mark.usefixtures("wary", "bold", "strict")
+@pytest.mark.parametrize("seed", range(4))
+def test_floods_never_change_an_answer(spark: Any, seed: int) -> None:
+    rng = np.random.default_rng(100 + seed)
+    kinds = [str(kind) for kind in rng.choice(["random", "ties", "rising", "falling"], 4)]
+    readings = both(spark, queries_of(rng), [events(rng, 2_000, 20_000 * b, kind) for b, kind in enumerate(kinds)])
+    assert sum(reading.discarded for reading in readings)
+
+
+@pytest.mark.usefixtures("wary")
+def test_rows_alike_in_time_and_id_are_sampled_all_the_same(spark: Any) -> None:
+    n, k = 8_000, 3
+    table = events(np.random.default_rng(15), n, 0).set_column(0, "t", pa.array(np.arange(n) // 1_000 * 1_000))
+    table = table.set_column(1, "id", pa.array(np.full(n, 7))).set_column(2, "x", pa.array(np.ones(n)))
+    (reading,) = both(spark, [sb.Query("q", k=k, score="x", window=sb.Window(4_000, slide=1_000))], [table])
+    assert reading.contests == 1
+    assert reading.shipped <= 8 * k + 1

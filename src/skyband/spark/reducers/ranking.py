@@ -3,7 +3,10 @@
 A batch is read in one pass. Rows come back that reach the threshold of their stretch of time, that are late or
 incomplete, that lie at the end of the batch (so that its latest event time is known exactly), or that belong to a thin
 sample from which the next thresholds are guessed. Where a guess let too few through, that part of the batch is read
-again: after `Reader.read`, the monitor has all that any window still to be answered needs.
+again: after `RankingReducer.read`, the monitor has all that any window still to be answered needs.
+
+What a task may send is limited to a few times what tasks sent before. A task that reaches its limit shows that scores
+are not what they were: what came is thrown away, and Spark chooses the best of each pane (`contest`).
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from skyband.events.ahead import ahead_time
 from skyband.events.batch import StreamColumns, event_times
 from skyband.order import BoolArray, IntArray, merit_of, value_ranks
 from skyband.spark import columns
-from skyband.spark.reducers.contest import SAMPLE, Contest, best_of_panes, gather
+from skyband.spark.reducers.contest import ROW, SAMPLE, Contest, best_of_panes, gather
 from skyband.spark.reducers.guesses import EVERY, SMALL, THIN, BatchForecast, ScoreDistribution
 from skyband.spark.reducers.thresholds import Thresholds, constant
 from skyband.windows import ALWAYS, NEVER
@@ -34,20 +37,25 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 USUAL, MOST_GENEROUS = 1.25, 16.0
-FLOOD = 1 << 20
 MANY = 2 * SMALL
 """Where so many rows of a group would reach its thresholds, Spark chooses the best of them first."""
+LEAST = 1 << 14
+"""What a task may send at least, before it counts as a flood."""
+PLACE = (1 << 33) - 1
+"""The bits of `monotonically_increasing_id` that say which row of its task it is; those above are the task."""
 
 
 @dataclass
 class BatchProgress:
     """What reading one batch took: passes over it, rows that came back, panes guessed and read again.
 
-    `contests` counts in how many groups Spark chose the best of each pane, since their scores were too equal.
+    `contests` counts in how many groups Spark chose the best of each pane, since their scores were too equal;
+    `discarded` the rows that came before it was known that too many would.
     """
 
     passes: int = 0
     shipped: int = 0
+    discarded: int = 0
     rows_read: int | None = None  # of the batch; None where nobody counted them
     ahead_at: int | None = None  # the time of a row that is later than it may be
     contests: int = 0
@@ -95,6 +103,7 @@ class RankingReducer:
         self.outlook = BatchForecast()
         self.scores: dict[str, dict[Any, ScoreDistribution]] = {}
         self.generosity: dict[str, float] = {}
+        self.most = 0  # rows that a task has sent of late
         self._known: tuple[list[Any] | None, list[Any]] = (None, [])
 
     def needed(self, monitor: Monitor) -> list[Column]:
@@ -134,10 +143,7 @@ class RankingReducer:
         low, tail = before, self.outlook.tail(before)
         if tail is None:
             low, tail = batch.probe()
-        if not_after is not None:  # rows behind the tail come back, so all that are rejected do
-            tail = min(tail, not_after + 1)
-        batch.read(low, tail)
-        told = batch.settle(tail)
+        told = batch.settle(batch.read(low, tail))
         since = batch.oldest if before == NEVER else before
         self.outlook.learn(since, monitor.newest, batch.sampled_after(since), told)
         self.scores = batch.scores_after(before)
@@ -152,23 +158,34 @@ class RankingReducer:
         return where, score if ranking.order == "desc" else f"(-{score})", part
 
 
+class _Flood(Exception):  # noqa: N818 - nobody but `_Batch` sees it
+    """A task has more rows to send than it may."""
+
+
 class _Batch:
     """One batch on its way from Spark into the monitor."""
 
     def __init__(self, reader: RankingReducer, df: DataFrame, monitor: Monitor, not_after: int | None = None) -> None:
-        self.reader, self.df, self.monitor, self.not_after = reader, df, monitor, not_after
+        self.reader, self.given, self.df, self.monitor, self.not_after = reader, df, df, monitor, not_after
         self.reading = BatchProgress()
         self.oldest, self.newest = ALWAYS, NEVER
         self.sample, self.every = pa.table({}), EVERY
         self.seen = ""  # what has come back already, as SQL
+        self.sent = 0  # rows of the task that sent most in the last pass
         self.thresholds: list[Thresholds | None] = [None] * len(monitor.groups)
         self.laid_out = list(self.thresholds)
 
     # Passes.
 
     def probe(self) -> tuple[int, int]:
-        """Look at a thin sample when nothing is known: return from when to when the batch reaches, if it is large."""
-        self.sample = self.reader.sampled(self._collect(self.reader.sample(EVERY)), EVERY)
+        """Look at a thin sample when nothing is known: return from when to when the batch reaches, if it is large.
+
+        These rows are chosen by their places, which no likeness of rows can upset; they need not be known again.
+        """
+        place = "monotonically_increasing_id() + 197 * spark_partition_id()"
+        self.df, self.every = self.given, EVERY
+        table = self._collect(f"(({place}) & {EVERY - 1}L) = 0")
+        self.sample = table.drop_columns([SAMPLE]) if self.reader.marked else table
         time = self._times(self.sample)
         if self.sample.num_rows * EVERY <= SMALL or len(time) == 0:
             return NEVER, NEVER
@@ -176,14 +193,29 @@ class _Batch:
         newest = self.monitor.newest
         return int(time.min()) if newest == NEVER else newest, int(time.max())
 
-    def read(self, low: int, tail: int) -> None:
-        """Read what may matter, and everything from `tail` on."""
+    def read(self, low: int, tail: int) -> int:
+        """Read what may matter, and everything from `tail` on; or, where these proved wrong, from what is returned."""
+        try:
+            table = self._pass(low, tail)
+        except _Flood:
+            if self.sample.num_rows == 0:
+                low, tail = self.probe()
+            table = self._pass(low, tail, flood=True)
+        if tail != NEVER:
+            self.reader.most = max(self.sent, self.reader.most // 2)
+        self._take(table)
+        return tail
+
+    def _pass(self, low: int, tail: int, flood: bool = False) -> pa.Table:
+        """Return what may matter; in a `flood`, of groups that let many rows through only the best of each pane."""
         if tail == NEVER:
-            self._take(self._collect("true"))
-            self.reading.rows_read = self.reading.shipped
-            return
+            table = self._collect("true", None if flood else 4 * SMALL)
+            self.reading.rows_read = table.num_rows
+            return table
+        if self.not_after is not None:  # rows behind the tail come back, so all that are rejected do
+            tail = min(tail, self.not_after + 1)
         with self.reading.phase("plan"):
-            wanted = []
+            self.df, wanted = self.given, []
             for number, group in enumerate(self.monitor.groups):
                 name = str(group.ranking)
                 scores, generosity = self.reader.scores.get(name, {}), self.reader.generosity.get(name, USUAL)
@@ -192,35 +224,50 @@ class _Batch:
             behind = f"{self.reader.time} >= {constant(tail, self.reader.time)}"
             counted = {number: group.answered_to for number, group in enumerate(self.monitor.groups)}
             contests = self._contests(counted, self.reader.scores, low, tail)
+            if flood and not contests:
+                contests = self._contests(counted, self.reader.scores, low, tail, everywhere=True)
             always = [f"isnull({self.reader.id})"]
             always += [] if self.not_after is None else [f"{self.reader.time} > {self.not_after}L"]
-            if not contests or self.sample.num_rows == 0:
+            if self.sample.num_rows == 0:
                 self.every = THIN * EVERY if contests else EVERY
                 always.append(self.reader.sample(self.every))
             self.laid_out = list(self.thresholds)
             self.reading.guesses = sum(t.guesses for t in self.thresholds if t is not None)
             self.seen = " OR ".join([*wanted, behind, *always])
             always += self._without(contests, dict(enumerate(wanted)), behind)
-        self._take(self._collect(self.seen, list(contests.values()), always, tail))
+        return self._collect(self.seen, None if flood else self._limit, list(contests.values()), always, tail)
+
+    @property
+    def _limit(self) -> int:
+        """What a task may send."""
+        return max(LEAST, 4 * self.reader.most)
 
     def _contests(
-        self, counted: dict[int, int], scores: dict[str, dict[Any, ScoreDistribution]], low: int, high: int
+        self,
+        counted: dict[int, int],
+        scores: dict[str, dict[Any, ScoreDistribution]],
+        low: int,
+        high: int,
+        everywhere: bool = False,
     ) -> dict[int, Contest]:
         """Return, by group, the contests where thresholds would let many rows through from `low` to `high`.
 
-        `counted` has the groups, and before when each counts its rows one by one.
+        `counted` has the groups, and before when each counts its rows one by one. Where it is not known which of them
+        let many rows through, there are contests `everywhere`.
         """
         found: dict[int, Contest] = {}
         for number, since in counted.items():
             group, thresholds = self.monitor.groups[number], self.thresholds[number]
-            many = thresholds.expected(scores.get(str(group.ranking), {}), low, high) if thresholds is not None else 0
-            if thresholds is None or many <= MANY:
+            if thresholds is None:
+                continue
+            many = thresholds.expected(scores.get(str(group.ranking), {}), low, high)
+            if many <= MANY and not everywhere:
                 continue
             cuts = group.algorithm.open_cuts(low, 2 * high - low)  # the batch may reach further than was foretold
             assert cuts is not None
             places = group.k * len(thresholds.values) * (1 + int(np.count_nonzero((cuts > low) & (cuts < high))))
             contest = Contest.of(group, self.reader.sql(group), self.reader.schema, self.reader.time, since, cuts)
-            if contest is not None and many > 2 * places:
+            if contest is not None and (many > 2 * places or everywhere):
                 found[number] = contest
         self.reading.contests = max(self.reading.contests, len(found))
         return found
@@ -246,7 +293,7 @@ class _Batch:
         whole = tail == NEVER or self.newest >= tail  # all that came after the last row seen has been seen
         missed = self._missed(whole)
         count = sum(int(np.count_nonzero(m)) for m in missed.values())
-        told = whole and count <= max(4, self.reading.guesses // 20) and self.reading.shipped <= FLOOD
+        told = whole and count <= max(4, self.reading.guesses // 20)
         self._adapt(missed)
         scores = self.scores_after(NEVER) if self._rows_in(missed) > SMALL else {}
         for turn in range(3):
@@ -315,29 +362,55 @@ class _Batch:
             fresh = f"{reached} AND NOT coalesce({self.seen}, false)"
             self.seen = f"{self.seen} OR {reached}"
             free = self._without(contests, wanted, behind)
-        self._take(self._collect(fresh, list(contests.values()), free, after))
+        try:
+            table = self._collect(fresh, self._limit, list(contests.values()), free, after)
+        except _Flood:
+            contests = self._contests(dict.fromkeys(missed, NEVER), scores, low, high, everywhere=True)
+            table = self._collect(fresh, None, list(contests.values()), self._without(contests, wanted, behind), after)
+        self._take(table)
 
     # What came back.
 
     def _collect(
-        self, wanted: str, contests: Sequence[Contest] = (), free: Sequence[str] = (), after: int = ALWAYS
+        self,
+        wanted: str,
+        most: int | None = None,
+        contests: Sequence[Contest] = (),
+        free: Sequence[str] = (),
+        after: int = ALWAYS,
     ) -> pa.Table:
-        """Return the wanted rows: all, or of those that are not `free` the best of some contests."""
+        """Return the wanted rows: all, or of those that are not `free` the best of some contests.
+
+        Raises `_Flood` where there are no contests, and a task has more than about `most` of these rows.
+        """
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
         reader = self.reader
+        most = (
+            None if most is None or contests else 1 << (most - 1).bit_length()
+        )  # steps: the generated code stays the same
         with self.reading.phase("plan"):
             chosen, needed = self.df.where(F.expr(wanted)), reader.needed(self.monitor)
             if contests:
                 latest = (after, ALWAYS if self.not_after is None else self.not_after)
                 chosen = best_of_panes(chosen, needed, contests, free, reader.source.id, latest)
-            elif needed:
-                chosen = chosen.select(*needed)
+            else:
+                chosen = chosen.select(*(needed or ["*"]), F.monotonically_increasing_id().alias(ROW))
+                if most is not None:  # Spark lets no filter pass a column that depends on the rows before
+                    chosen = chosen.where(f"(`{ROW}` & {PLACE}L) <= {most}L")
         self.reading.passes += 1
         with self.reading.phase("scan"):
             table = chosen.toArrow()
         table = table.cast(columns.in_utc(table.schema))
-        return gather(table, reader.source.time) if contests else table
+        if contests:
+            table = gather(table, reader.source.time)
+            self.sent = table.num_rows
+            return table
+        self.sent = int((table[ROW].to_numpy() & PLACE).max(initial=-1)) + 1
+        if most is not None and self.sent > most:
+            self.reading.discarded += table.num_rows
+            raise _Flood
+        return table.drop_columns([ROW])
 
     def _take(self, table: pa.Table) -> None:
         """Push rows into the monitor, and keep those of the sample."""
