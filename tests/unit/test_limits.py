@@ -41,7 +41,7 @@ def test_series_with_a_long_period_are_never_counted_too_low(series: list[tuple[
         assert cuts_per_second(series) >= listed(series)
 
 
-def query(name: str, window: sb.Window, **more: str) -> sb.Query:
+def query(name: str, window: sb.Window, **more: object) -> sb.Query:
     return sb.Query(name, k=1, score="x", window=window, **more)  # type: ignore[arg-type]
 
 
@@ -68,6 +68,18 @@ def test_a_query_counts_with_the_cuts_that_it_adds() -> None:
         held.check([query("third", sb.Window("1 s", slide="2 ms"), order="asc")], [*there, other])
     with pytest.raises(QueryError, match="query 'third'"):
         held.check([*there, other, query("third", sb.Window("1 s", slide="2 ms"), order="asc")])
+
+
+def test_queries_that_select_otherwise_have_panes_of_their_own() -> None:
+    """What is selected settles ties; who selects the beginning of what another does shares its panes."""
+    held, window = WindowLimits(cuts=1_000), sb.Window("1 s", slide="2 ms")
+    selects: list[tuple[str, ...]] = [("a", "b"), ("a",), ("b",), ()]
+    both, one, other, none = (query("".join(of) or "none", window, select=of) for of in selects)
+    held.check([none, other, both, one])
+    monitor = sb.Monitor([none, other, both, one], time="t", id="id")
+    assert len(monitor.groups) == 2
+    with pytest.raises(QueryError, match="query 'c': its windows add 500 cuts per second of event time to the 1,000"):
+        held.check([query("c", window, select=("c",))], [both, one, other, none])
 
 
 def test_a_query_that_adds_no_cut_is_served_by_a_stream_above_its_limit() -> None:

@@ -7,7 +7,7 @@ Both cost time whether or not events come, so a stream that others add queries t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, gcd, lcm
 
@@ -65,18 +65,19 @@ class WindowLimits:
 
     def check(self, queries: Sequence[Query], others: Iterable[Query] = ()) -> None:
         """Refuse queries that cut time too finely, alone or together with others that are served already."""
-        series: dict[object, set[Series]] = {}
+        served: list[_Panes] = []
         for query in others:
-            series.setdefault(_panes_of(query), set()).update(_series(query))
-        rates = {panes: cuts_per_second(found) for panes, found in series.items()}
-        for query in queries:
-            panes = _panes_of(query)
-            found = series.get(panes, set()) | _series(query)
+            panes = _panes_of(query, served)
+            panes.series |= _series(query)
+        rates = {id(panes): cuts_per_second(panes.series) for panes in served}
+        for query in sorted(queries, key=lambda query: -len(query.select)):  # as they will share panes
+            panes = _panes_of(query, served)
+            found = panes.series | _series(query)
             before, rate = sum(rates.values()), cuts_per_second(found)
-            added = rate - rates.get(panes, 0)
+            added = rate - rates.get(id(panes), 0)
             if problem := self._too_many_ends(query) or self._too_many_cuts(before, added):
                 raise QueryError(problem, query.name)
-            series[panes], rates[panes] = found, rate
+            panes.series, rates[id(panes)] = found, rate
 
     def _too_many_ends(self, query: Query) -> str | None:
         slide = query.window.slide
@@ -128,9 +129,23 @@ def cuts_per_second(series: Iterable[Series]) -> Fraction:
     return min(most, Fraction(SECOND, grid))
 
 
-def _panes_of(query: Query) -> object:
-    """Return what queries have in common that share their panes; those that join or aggregate have their own."""
-    return Ranking.of(query) if query.sides is None else query.name
+@dataclass
+class _Panes:
+    """What queries share that rank alike, ties included: their selected columns begin as `select` does."""
+
+    ranking: object
+    select: tuple[str, ...]
+    series: set[Series] = field(default_factory=set)
+
+
+def _panes_of(query: Query, served: list[_Panes]) -> _Panes:
+    """Return the panes that a query shares, or its own, which are added; to join or to aggregate is to work alone."""
+    ranking = Ranking.of(query) if query.sides is None else query.name
+    for panes in served:
+        if panes.ranking == ranking and panes.select[: len(query.select)] == query.select:
+            return panes
+    served.append(_Panes(ranking, query.select))
+    return served[-1]
 
 
 def _series(query: Query) -> set[Series]:
