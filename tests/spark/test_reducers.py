@@ -379,3 +379,41 @@ def test_rows_alike_in_time_and_id_are_sampled_all_the_same(spark: Any) -> None:
     (reading,) = both(spark, [sb.Query("q", k=k, score="x", window=sb.Window(4_000, slide=1_000))], [table])
     assert reading.contests == 1
     assert reading.shipped <= 8 * k + 1
+
+
+# More rankings than one filter can hold.
+
+
+@pytest.mark.usefixtures("bold")
+def test_many_rankings_are_reduced_by_the_core(spark: Any) -> None:
+    rng = np.random.default_rng(16)
+    queries = [
+        sb.Query(
+            f"q{i}", k=1 + i % 3, score=["x", "x * 2 + y"][i % 2], where=f"y <> {i % 10}" if i % 4 else f"x > {i}",
+            distinct=[None, "best"][i % 3 // 2], partition_by=[None, None, "g"][i % 3], select=("z",) if i % 5 else (),
+            window=sb.Window(6_000, slide=2_000),
+        )
+        for i in range(30)
+    ]  # fmt: skip
+    readings = both(spark, queries, alike(rng, 3_000, 3, SCORES["ratings"], text=True), not_after=10**8)
+    for reading in readings:
+        assert (reading.reduced_by, reading.passes, reading.guesses) == ("core", 1, 0)
+        assert reading.shipped < 3_000 / 2
+
+
+@pytest.mark.usefixtures("bold")
+def test_the_core_and_the_filter_take_turns(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(17)
+    query = sb.Query("q", k=3, score="x * 2 + y", where="y > 1", window=sb.Window(9_000, slide=3_000))
+    turns, reduce = iter([20, 0, 0, 20, 20]), RankingReducer.read
+    ways = []
+
+    def read(self: RankingReducer, *given: Any) -> ranking.BatchProgress:
+        monkeypatch.setattr(ranking, "MOST_FILTERED", next(turns))
+        ways.append(reduce(self, *given))
+        return ways[-1]
+
+    monkeypatch.setattr(RankingReducer, "read", read)
+    both(spark, [query], [events(rng, 2_000, 20_000 * b) for b in range(5)])
+    assert [way.reduced_by for way in ways] == ["filter", "core", "core", "filter", "filter"]
+    assert [way.passes for way in ways[:4]] == [2, 1, 1, 2], "after the core, a batch is looked at first"

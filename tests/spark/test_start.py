@@ -72,7 +72,20 @@ def test_the_same_answers_as_the_core(spark: Any, tmp_path: Path) -> None:
     assert handle.exception() is None
     assert not handle.isActive
     assert handle.id != handle.runId
+    assert last["skyband"]["reducedBy"] == "filter"
     assert "group 1" in handle.explain()
+    assert "5 rankings: Spark's filter" in handle.explain()
+
+
+def test_two_hundred_rankings_are_served_and_said_to_be(spark: Any, tmp_path: Path) -> None:
+    tables = batches(3, count=3)
+    queries = [sb.Query(f"q{i}", k=2, score="x", where=f"id % 200 = {i}", window=sb.Window(2_000)) for i in range(200)]
+    write(tmp_path / "in", tables)
+    sink = Tables()
+    handle = go(spark, tmp_path / "in", queries, sink, tmp_path / "checkpoint")
+    assert_same_answers(sink.table(), core(queries, tables, 60, time="t", id="id"))
+    assert handle.lastProgress["skyband"]["reducedBy"] == "core"
+    assert "200 rankings, more than 20: each task runs the core" in handle.explain()
 
 
 def test_count_windows(spark: Any, tmp_path: Path) -> None:

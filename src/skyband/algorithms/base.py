@@ -146,6 +146,13 @@ class Algorithm(ABC):
         """Note that events between two cuts never came, none better than `lost`, which `depth` better ones outlive."""
         raise NotImplementedError
 
+    def emptied(self, arena: EventStore) -> Algorithm | None:  # noqa: ARG002 - for those that can
+        """Return one without events which, given a part of a batch, keeps all that this one would keep of it.
+
+        Its events go into `arena`. None where every event matters.
+        """
+        return None
+
     @abstractmethod
     def insert(self, slots: SlotArray) -> None:
         """Take in new events."""

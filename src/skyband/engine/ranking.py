@@ -153,11 +153,36 @@ class RankingGroup:
             self.blind_to = min(self.blind_to, low - 1)
         schedule.missing_from, schedule.past = low, "filled"
 
-    def _take(self, rows: EventBatch, tally: BatchCounts) -> tuple[Columns, IntArray | None, BatchOutcome]:
-        """Let the algorithm have the rows of a batch."""
+    def emptied(self) -> RankingGroup | None:
+        """Return a group for `candidates` of a part of a batch; None where every row that passes the filter matters."""
+        group = RankingGroup(self.ranking, type(self._algorithm), self.intake.select)
+        algorithm = self.algorithm.emptied(group.arena)
+        if algorithm is None:
+            return None
+        group.queries, group.schedules, group._algorithm = self.queries, self.schedules, algorithm
+        return group
+
+    def candidates(self, rows: EventBatch) -> IntArray:
+        """Take in one more piece of a part of a batch; return the rows that may matter, or are counted one by one.
+
+        A row that is left out is worse than K others of its pane and partition.
+        """
+        tally, before, stored = self._tally(), self.arena.size, [_NO_ROWS]
+        columns, index, seen = self._take(rows, tally, stored)
+        self._count(tally, seen, columns, index)
+        moved = self._make_room()
+        kept = np.concatenate(stored)[moved[before:] >= 0]
+        return np.concatenate([kept if index is None else index[kept], seen.late, seen.partly, seen.rejected])
+
+    def _take(
+        self, rows: EventBatch, tally: BatchCounts, stored: list[IntArray] | None = None
+    ) -> tuple[Columns, IntArray | None, BatchOutcome]:
+        """Let the algorithm have the rows of a batch; list the rows that go into the arena, in their order."""
         columns, index, seen = self.intake.columns(rows)
         for survivors in self.algorithm.survivors(columns, tally):
             self.algorithm.insert(self.intake.store(columns, survivors, rows, index))
+            if stored is not None:
+                stored.append(survivors)
         self.first, self.last = min(self.first, tally.first), max(self.last, tally.last)
         self._begin(columns, tally.first)
         return columns, index, seen
@@ -213,10 +238,15 @@ class RankingGroup:
 
     def _compact(self, share: float = 2.0, spare: int = 4096) -> None:
         """Make room in the arena once much of it is not kept any more."""
-        if self.arena.size <= share * len(self.algorithm.kept()) + spare:
-            return
-        self.algorithm.compact(self.arena.compact(self.algorithm.kept()))
+        if self.arena.size > share * len(self.algorithm.kept()) + spare:
+            self._make_room()
+
+    def _make_room(self) -> SlotArray:
+        """Drop what is not kept any more; return the new slot of each event, -1 where it is gone."""
+        moved = self.arena.compact(self.algorithm.kept())
+        self.algorithm.compact(moved)
         self.intake.forget_unused()
+        return moved
 
     # Answers out.
 

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.engine.intake import Ranking
 from skyband.engine.limits import WindowLimits
 from skyband.engine.monitor import Monitor
 from skyband.engine.schema import used_columns
@@ -22,9 +21,7 @@ from skyband.remote.remote import Remote
 from skyband.spark.checkpoint import Checkpoint
 from skyband.spark.heartbeat import Observer
 from skyband.spark.notebook import Board, Shown, show
-
-MOST_RANKINGS = 20
-"""Spark compiles the thresholds of all rankings into one filter: very many stall the stream."""
+from skyband.spark.reducers.candidates import MOST_FILTERED
 
 
 def check(
@@ -54,21 +51,6 @@ def check(
             "column; start a stream of its own for it"
         )
         raise QueryError(msg, query.name)
-
-
-def check_rankings(queries: Sequence[Query]) -> None:
-    """Refuse more rankings than one pass over a batch can serve: each is a threshold that Spark compares rows with."""
-    rankings: dict[Ranking, str] = {}
-    for query in queries:
-        if query.sides is None:
-            rankings.setdefault(Ranking.of(query), query.name)
-    if len(rankings) > MOST_RANKINGS:
-        msg = (
-            f"with it the queries rank in {len(rankings)} ways, and a stream on Spark serves at most {MOST_RANKINGS}; "
-            "give it the score, where, partition_by, distinct and order of another query, rank all groups at once with "
-            "partition_by instead of a where for each, or start a second stream"
-        )
-        raise QueryError(msg, list(rankings.values())[MOST_RANKINGS])
 
 
 def query_of(given: dict[str, Any]) -> Query:
@@ -129,7 +111,6 @@ class Control:
             names.add(query.name)
             others.append(query)
         WindowLimits(**self.checkpoint.limits()).check(queries, before)
-        check_rankings(others)
 
     def register(self, *queries: Query) -> None:
         """Serve more queries from the next batch on: all of these, or none where one of them cannot be served."""
@@ -269,4 +250,15 @@ class Control:
         if not states:
             return "nothing has been read yet"
         nobody = dict.fromkeys(self.checkpoint.services(), Remote(lambda _: {}))  # to look on, none need be asked
-        return Monitor.restore(self.checkpoint.load(states[-1]).monitor, services=nobody).explain()
+        monitor = Monitor.restore(self.checkpoint.load(states[-1]).monitor, services=nobody)
+        return "\n\n".join([monitor.explain(), *_reduction(len(monitor.groups))])
+
+
+def _reduction(rankings: int) -> list[str]:
+    """Say how Spark leaves out the rows that no ranking needs."""
+    if not rankings:
+        return []
+    if rankings > MOST_FILTERED:
+        return [f"{rankings} rankings, more than {MOST_FILTERED}: each task runs the core, and sends its candidates"]
+    said = "1 ranking" if rankings == 1 else f"{rankings} rankings"
+    return [f"{said}: Spark's filter compares rows with thresholds, for at most {MOST_FILTERED} rankings"]

@@ -30,7 +30,7 @@ from skyband.queries.query import Query
 from skyband.remote.remote import Remote
 from skyband.spark import columns
 from skyband.spark.checkpoint import Checkpoint, State
-from skyband.spark.control import check, check_rankings, query_of
+from skyband.spark.control import check, query_of
 from skyband.spark.heartbeat import Heartbeat
 from skyband.spark.history import History
 from skyband.spark.reducers.partials import PartialsReducer
@@ -479,7 +479,6 @@ class _Live:
     def _register(self, query: Query) -> None:
         check(query, self.monitor.queries, self.stream.source, self.stream.schema, self.stream.services)
         self.stream.limits.check([query], self.monitor.queries)
-        check_rankings([*self.monitor.queries, query])
         self.state.aside.pop(query.name, None)
         self._announce([query])
         self.monitor.register(query, history=self.stream.history is not None)
@@ -568,6 +567,8 @@ class _Live:
             "guesses": reading.guesses,
             "reReads": reading.re_reads,
             "contests": reading.contests,
+            "discarded": reading.discarded,
+            "reducedBy": reading.reduced_by,
             "late": stats.late - before.late,
             "partlyLate": stats.partly_late - before.partly_late,
             "rejected": stats.rejected - before.rejected,

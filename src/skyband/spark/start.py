@@ -22,7 +22,7 @@ from skyband.queries.query import Query
 from skyband.remote.remote import as_remotes
 from skyband.spark import columns
 from skyband.spark.checkpoint import Checkpoint
-from skyband.spark.control import check, check_rankings
+from skyband.spark.control import check
 from skyband.spark.handle import Handle
 from skyband.spark.history import History, as_history
 from skyband.spark.loop import MicroBatchLoop, StateStoreLoop, StreamSpec
@@ -140,7 +140,6 @@ def start(
         columns.check_names(query.select, schema.names)
         check(query, listed[:number], source, schema, stream.services)
     stream.limits.check(listed)
-    check_rankings(listed)
     if placement not in ("driver", "executors"):
         msg = f"placement is {placement!r}; use 'driver' or 'executors'"
         raise InputError(msg)

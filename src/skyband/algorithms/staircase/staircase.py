@@ -164,6 +164,15 @@ class Staircase(Algorithm):
         first, last = self.panes.number(np.array([low, high - 1]))
         self.panes.lower(np.arange(first, last + 1), depth, lost)
 
+    def emptied(self, arena: EventStore) -> Staircase | None:
+        """Return a staircase with the same panes, all of them open: each keeps its best K, in whatever part it is."""
+        if self.arena.counts:
+            return None
+        found = Staircase(arena, self.distinct)
+        found.plan(self.schedules)
+        found.panes.load(self.panes.state())
+        return found
+
     def insert(self, slots: SlotArray) -> None:
         """Take new events into their open panes, or into the band where their pane is sealed."""
         pane = self.panes.number(self.arena.position[slots])

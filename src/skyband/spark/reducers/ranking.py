@@ -28,6 +28,7 @@ from skyband.events.ahead import ahead_time
 from skyband.events.batch import StreamColumns, event_times
 from skyband.order import BoolArray, IntArray, merit_of, value_ranks
 from skyband.spark import columns
+from skyband.spark.reducers.candidates import MOST_FILTERED, RankingPrefilter, used
 from skyband.spark.reducers.contest import ROW, SAMPLE, Contest, best_of_panes, gather
 from skyband.spark.reducers.guesses import EVERY, SMALL, THIN, BatchForecast, ScoreDistribution
 from skyband.spark.reducers.thresholds import Thresholds, constant
@@ -50,7 +51,8 @@ class BatchProgress:
     """What reading one batch took: passes over it, rows that came back, panes guessed and read again.
 
     `contests` counts in how many groups Spark chose the best of each pane, since their scores were too equal;
-    `discarded` the rows that came before it was known that too many would.
+    `discarded` the rows that came before it was known that too many would. `reduced_by` says who left rows out: the
+    "filter" that Spark compiled, or the "core", run by each task; None where all rows come.
     """
 
     passes: int = 0
@@ -59,6 +61,7 @@ class BatchProgress:
     rows_read: int | None = None  # of the batch; None where nobody counted them
     ahead_at: int | None = None  # the time of a row that is later than it may be
     contests: int = 0
+    reduced_by: str | None = None
     guesses: int = 0
     re_reads: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
@@ -140,6 +143,11 @@ class RankingReducer:
     def read(self, df: DataFrame, monitor: Monitor, not_after: int | None = None) -> BatchProgress:
         """Take a batch into the monitor; rows after `not_after` are rejected, and count for nothing else."""
         batch, before = _Batch(self, df, monitor, not_after), monitor.newest
+        if len(monitor.groups) > MOST_FILTERED:
+            batch.read_candidates()
+            self.outlook = BatchForecast()  # nothing was learned for a filter
+            return batch.reading
+        batch.reading.reduced_by = "filter"
         low, tail = before, self.outlook.tail(before)
         if tail is None:
             low, tail = batch.probe()
@@ -192,6 +200,21 @@ class _Batch:
         self.reader.scores = self.scores_after(self.monitor.newest)
         newest = self.monitor.newest
         return int(time.min()) if newest == NEVER else newest, int(time.max())
+
+    def read_candidates(self) -> None:
+        """Read what the core, run by each task, takes for candidates."""
+        from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+        reader = self.reader
+        self.reading.reduced_by = "core"
+        with self.reading.phase("plan"):
+            names = reader.schema.names if reader.whole else used(reader.source, reader.schema, self.monitor)
+            needed = self.given.select(*(F.col(columns.quoted(name)) for name in names))
+            chosen = needed.mapInArrow(RankingPrefilter(self.monitor, self.not_after), needed.schema)
+        self.reading.passes += 1
+        with self.reading.phase("scan"):
+            table = chosen.toArrow()
+        self._push(table.cast(columns.in_utc(table.schema)))
 
     def read(self, low: int, tail: int) -> int:
         """Read what may matter, and everything from `tail` on; or, where these proved wrong, from what is returned."""
@@ -414,11 +437,14 @@ class _Batch:
 
     def _take(self, table: pa.Table) -> None:
         """Push rows into the monitor, and keep those of the sample."""
+        if self.reading.passes == 1 or self.sample.num_rows == 0:
+            self.sample = self.reader.sampled(table, self.every)
+        self._push(table.drop_columns([SAMPLE]) if self.reader.marked else table)
+
+    def _push(self, rows: pa.Table) -> None:
+        """Push rows into the monitor."""
         with self.reading.phase("push"):
-            self.reading.shipped += table.num_rows
-            if self.reading.passes == 1 or self.sample.num_rows == 0:
-                self.sample = self.reader.sampled(table, self.every)
-            rows = table.drop_columns([SAMPLE]) if self.reader.marked else table
+            self.reading.shipped += rows.num_rows
             if any(group.ranking.counts for group in self.monitor.groups):
                 rows = self._in_order(rows)
             time = self._times(rows)

@@ -1,0 +1,103 @@
+"""Which rows of a batch any ranking may answer with, as the core tells: for more rankings than one filter can hold.
+
+Spark compiles the thresholds of all rankings into one filter, and the code it makes grows with each of them. Beyond
+`MOST_FILTERED` rankings each task runs the core instead: it evaluates every filter and score over whole columns, keeps
+the best K of each pane and partition of the rows that it reads, and sends only these. No threshold is guessed, so one
+pass is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.engine.intake import Ranking
+from skyband.engine.monitor import Monitor
+from skyband.errors import SkybandError
+from skyband.events.batch import EventBatch, StreamColumns
+from skyband.expressions.bind import find_column
+from skyband.order import BoolArray
+from skyband.spark import columns
+from skyband.windows import NEVER
+
+MOST_FILTERED = 20
+"""So many rankings at most are compared with thresholds in Spark's own filter."""
+ROWS_AT_ONCE = 1 << 18
+
+
+def used(source: StreamColumns, schema: pa.Schema, monitor: Monitor) -> list[str]:
+    """Return the columns that the core needs of a stream to evaluate all rankings by itself."""
+    select = [name for group in monitor.groups for name in group.intake.select]
+    expressions = columns.expressions_of(group.ranking for group in monitor.groups)
+    named = [find_column(name, schema).name for e in expressions for name in e.columns]
+    return list(dict.fromkeys([source.time, source.id, *select, *named]))
+
+
+class RankingPrefilter:
+    """Tells a task which of its rows may matter to any ranking, as the rankings were when this was made.
+
+    A row that is left out is never in an answer: K others of its task, pane and partition are better. Rows that lack
+    something, or come late, are let through to be counted, and the latest so that time passes.
+
+    Parameters
+    ----------
+    monitor
+        Whose rankings.
+    not_after
+        Rows with a later time are let through to be counted, and nothing else.
+
+    Examples
+    --------
+    >>> import skyband as sb
+    >>> top = sb.Query("top", k=1, score="x", window=sb.Window(10))
+    >>> prefilter = RankingPrefilter(sb.Monitor([top], time="t", id="t"))
+    >>> prefilter.mask(pa.record_batch({"t": [1, 2, 3, 11, 12], "x": [4.0, 5.0, 3.0, None, 1.0]})).tolist()
+    [False, True, False, True, True]
+    """
+
+    def __init__(self, monitor: Monitor, not_after: int | None = None) -> None:
+        self.source, self.not_after = monitor.source, not_after
+        self.groups = [(group.ranking, group.emptied()) for group in monitor.groups]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Leave out of a task's rows what cannot matter; for ``mapInArrow``."""
+        for batch in _gathered(batches, ROWS_AT_ONCE):
+            yield batch.filter(pa.array(self.mask(batch.cast(columns.in_utc(batch.schema)))))
+
+    def mask(self, batch: pa.RecordBatch) -> BoolArray:
+        """Return which rows of the next piece may matter."""
+        rows = EventBatch(batch, self.source, self.not_after)
+        kept = np.zeros(batch.num_rows, bool) if rows.valid is None else ~rows.valid
+        if len(kept):
+            kept[np.argmax(np.where(kept, NEVER, rows.time))] = True
+        for ranking, group in self.groups:
+            if group is None:
+                kept |= _passing(ranking, batch)
+                continue
+            group.intake.bind(batch.schema, self.source.id)
+            try:
+                kept[group.candidates(rows)] = True
+            except SkybandError:  # the monitor will meet it too, and say whose fault it is
+                kept |= _passing(ranking, batch)
+        return kept
+
+
+def _passing(ranking: Ranking, batch: pa.RecordBatch) -> BoolArray:
+    """Return which rows pass a ranking's filter."""
+    if ranking.where is None:
+        return np.ones(batch.num_rows, bool)
+    return ranking.where.bind(batch.schema, "filter").mask(batch)
+
+
+def _gathered(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """Put small batches together: what the core does for a batch costs the same for one row and for many."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(part.num_rows for part in held) >= most:
+            yield pa.concat_batches(held)
+            held = []
+    if held:
+        yield pa.concat_batches(held)
