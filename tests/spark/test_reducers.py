@@ -387,14 +387,17 @@ def test_rows_alike_in_time_and_id_are_sampled_all_the_same(spark: Any) -> None:
 @pytest.mark.usefixtures("bold")
 def test_many_rankings_are_reduced_by_the_core(spark: Any) -> None:
     rng = np.random.default_rng(16)
-    queries = [
-        sb.Query(
-            f"q{i}", k=1 + i % 3, score=["x", "x * 2 + y"][i % 2], where=f"y <> {i % 10}" if i % 4 else f"x > {i}",
-            distinct=[None, "best"][i % 3 // 2], partition_by=[None, None, "g"][i % 3], select=("z",) if i % 5 else (),
-            window=sb.Window(6_000, slide=2_000),
-        )
-        for i in range(30)
-    ]  # fmt: skip
+    queries = []
+    for i in range(30):
+        asked: dict[str, Any] = {
+            "k": 1 + i % 3,
+            "score": ["x", "x * 2 + y"][i % 2],
+            "where": f"y <> {i % 10}" if i % 4 else f"x > {i}",
+            "distinct": [None, None, "best"][i % 3],
+            "partition_by": [None, "g"][i % 2],
+            "select": ("z",) if i % 5 else (),
+        }
+        queries.append(sb.Query(f"q{i}", window=sb.Window(6_000, slide=2_000), **asked))
     readings = both(spark, queries, alike(rng, 3_000, 3, SCORES["ratings"], text=True), not_after=10**8)
     for reading in readings:
         assert (reading.reduced_by, reading.passes, reading.guesses) == ("core", 1, 0)

@@ -90,15 +90,18 @@ def test_nothing_that_matters_is_left_out(count: int, seed: int) -> None:
     queries = []
     for number in range(count):
         size = int(rng.integers(500, 9_000))
-        queries.append(
-            sb.Query(
-                f"q{number}", k=int(rng.choice([1, 3, 10])), score=["x", "x * 2 + y", "-x"][rng.integers(3)],
-                order=["desc", "asc"][rng.integers(2)], distinct=[None, None, "best", "latest"][rng.integers(4)],
-                partition_by=[None, "g", "y % 2"][rng.integers(3)], where=[None, f"y > {number % 9}"][rng.integers(2)],
-                select=[(), ("y",), ("g", "y")][rng.integers(3)],
-                window=sb.Window(size, slide=int(rng.integers(100, size)), closed=["left", "right"][rng.integers(2)]),
-            )
-        )  # fmt: skip
+        asked: dict[str, Any] = {
+            "k": int(rng.choice([1, 3, 10])),
+            "score": ["x", "x * 2 + y", "-x"][rng.integers(3)],
+            "order": ["desc", "asc"][rng.integers(2)],
+            "distinct": [None, None, "best", "latest"][rng.integers(4)],
+            "partition_by": [None, "g", "y % 2"][rng.integers(3)],
+            "where": [None, f"y > {number % 9}"][rng.integers(2)],
+            "select": [(), ("y",), ("g", "y")][rng.integers(3)],
+        }
+        closed: Any = ["left", "right"][rng.integers(2)]
+        window = sb.Window(size, slide=int(rng.integers(100, size)), closed=closed)
+        queries.append(sb.Query(f"q{number}", window=window, **asked))
     both(queries, [alike(rng, 2_000, 20_000 * b) for b in range(4)])
 
 
