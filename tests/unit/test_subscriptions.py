@@ -261,3 +261,21 @@ def test_every_published_algorithm_can_follow_them() -> None:
 def test_the_words_of_notices_are_the_numbers_of_kernels() -> None:
     found = {number: WORDS[number] for number in (band_kernels.LEFT, band_kernels.ENTERED, band_kernels.RETURNED)}
     assert list(found.items()) == [(0, "left"), (1, "entered"), (2, "returned")]
+
+
+def test_time_passes_for_nobody_when_all_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = [sb.Subscription(f"s{i}", k=1, score=sb.Distance({"x": 0.0}), last=100, until=50 + i) for i in range(3)]
+    following = sb.Subscriptions(ended, time="t", id="t")
+    following.push({"t": list(range(50)), "x": [float(t) for t in range(50)]})
+    engine = next(iter(following.circles.values())).engine
+    assert engine is not None
+    seen, pass_over = [], engine.pass_over
+
+    def spy(*given: Any, **named: Any) -> Any:
+        seen.append(named["passed"])
+        return pass_over(*given, **named)
+
+    monkeypatch.setattr(engine, "pass_over", spy)
+    notices = following.push({"t": [1_000], "x": [0.0]})
+    assert seen == [52], "what would be promoted after that, one by one, nobody would hear of"
+    assert len(notices) == 0

@@ -221,7 +221,8 @@ class SubscriptionGroup:
             found = self.engine.pass_over(*columns)
             found = found._replace(moment=moments[taken[found.at]])
         else:
-            found = self.engine.pass_over(*columns, passed=int(moments[-1]), moments=moments[taken])
+            passed = self._last_moment(int(moments[-1]), ending)
+            found = self.engine.pass_over(*columns, passed=passed, moments=moments[taken])
         self._expect(int(moments[-1]))
         row = np.append(taken + offset, -1)[found.at]  # what time alone does comes before the rows of its moment
         tables = self._told(found, row, ending, known)
@@ -241,13 +242,17 @@ class SubscriptionGroup:
             longest[begin:end] = np.maximum(longest[begin:end], sizes[name])
         return longest
 
+    def _last_moment(self, moment: int, ending: Ends) -> int:
+        """Return up to where time need pass: where all end, nobody hears of what would follow, which may be much."""
+        return moment if len(ending) < len(self.members) else min(moment, max(ending.values()))
+
     def pass_time(self, moment: int, ending: Ends) -> list[pa.Table]:
         """Let time pass without events; return the notices."""
         if self.engine is None:
             return []
         none, known = np.empty(0, np.int64), self._known(ending)
         x = with_gates(np.empty((0, len(self.values))), [None] * len(self.gates))
-        passed = self.engine.passed if self.kind.counts else moment
+        passed = self.engine.passed if self.kind.counts else self._last_moment(moment, ending)
         found = self.engine.pass_over(x, none, none, self.arena.time, self.arena.key, passed)
         return self._told(found, found.at, ending, known)
 
