@@ -1,90 +1,90 @@
-"""Change the code in small ways and see whether a test notices: ``python -m tests.mutation --count 20``.
+"""Change the code in small ways and see whether a test notices: ``python -m tests.mutation --results FILE``.
 
-Each change is made in a copy of the package, for which the tests of its file run until one fails. What no test
-notices is listed at the end.
+What was tried is added to the file as it goes, and not tried again: after new tests, take out the lines of the changes
+to try anew. What no test notices is listed at the end, without what is known to be the same program.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
-import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
-
-from tests.mutation.mutants import Mutant, mutants
+from tests.mutation.equivalents import EQUIVALENT
+from tests.mutation.worker import STUCK, of_file, read
 
 ROOT = Path(__file__).parents[2]
-CORE = ("tests/simulation", "-k", "(monitor and staircase) or local_runs[staircase]")
-KILLERS: dict[str, list[tuple[str, ...]]] = {  # by file: tests that should notice, the quickest first
-    "algorithms/staircase/staircase.py": [CORE, ("tests/conformance",)],
-    "algorithms/staircase/prefilter.py": [CORE, ("tests/conformance", "tests/unit/test_kernels.py")],
-    "algorithms/staircase/panes.py": [CORE, ("tests/conformance",)],
-    "engine/ranking.py": [CORE, ("tests/conformance", "tests/unit/test_snapshot.py", "tests/unit/test_answers.py")],
-    "engine/intake.py": [CORE, ("tests/unit/test_input.py", "tests/conformance")],
-    "windows.py": [CORE, ("tests/unit/test_query.py", "tests/conformance")],
-    "spark/checkpoint.py": [("tests/unit/test_checkpoint.py",), ("tests/spark/test_recovery.py",)],
-    "spark/loop.py": [("tests/spark/test_start.py",), ("tests/spark/test_recovery.py",)],
-    "spark/sinks/files.py": [("tests/spark/test_sinks.py",)],
-    "spark/sinks/sql.py": [("tests/spark/test_sinks.py",)],
+CORE = (
+    "tests/conformance", "tests/simulation", "tests/unit/test_kernels.py", "tests/unit/test_snapshot.py",
+    "tests/unit/test_answers.py", "tests/unit/test_input.py", "tests/unit/test_early.py",
+    "-k", "not spark and not new_process",
+)  # fmt: skip
+SINKS = ("tests/spark/test_sinks.py", "-k", "not postgres")
+KILLERS: dict[str, tuple[str, ...]] = {  # by file: tests that should notice
+    "algorithms/staircase/staircase.py": CORE,
+    "algorithms/staircase/prefilter.py": CORE,
+    "algorithms/staircase/panes.py": CORE,
+    "algorithms/staircase/scan_kernels.py": CORE,
+    "algorithms/staircase/seal_kernels.py": CORE,
+    "engine/ranking.py": CORE,
+    "engine/intake.py": CORE,
+    "windows.py": (*CORE[:-2], "tests/unit/test_query.py", *CORE[-2:]),
+    "files/durable.py": ("tests/unit/test_durable.py", "tests/unit/test_checkpoint.py"),
+    "spark/checkpoint.py": ("tests/unit/test_checkpoint.py", "tests/unit/test_durable.py"),
+    "spark/loop.py": ("tests/spark/test_start.py", "tests/spark/test_skipped.py", "tests/spark/test_ahead.py"),
+    "spark/sinks/base.py": SINKS,
+    "spark/sinks/console.py": SINKS,
+    "spark/sinks/files.py": SINKS,
+    "spark/sinks/frames.py": SINKS,
+    "spark/sinks/function.py": SINKS,
+    "spark/sinks/kafka.py": SINKS,
+    "spark/sinks/keys.py": SINKS,
+    "spark/sinks/memory.py": SINKS,
+    "spark/sinks/sql.py": SINKS,
 }
 
 
-def survives(copy: Path, file: str, mutant: Mutant, seconds: float) -> bool:
-    """Tell whether all tests pass with a change; one that never ends is noticed too."""
-    path = copy / "skyband" / file
-    text = path.read_text()
-    path.write_text(mutant.applied(text))
-    environment = os.environ | {"PYTHONPATH": f"{copy}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
-    try:
-        for tests in KILLERS[file]:
-            command = [
-                sys.executable,
-                "-m",
-                "pytest",
-                "-x",
-                "-q",
-                "-p",
-                "no:cacheprovider",
-                "-p",
-                "no:randomly",
-                *tests,
-            ]
-            done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=seconds, check=False)
-            if done.returncode:
-                return False
-    except subprocess.TimeoutExpired:
-        return False
-    finally:
-        path.write_text(text)
-    return True
+def try_all(asked: list[tuple[str, str]], results: Path, tests: tuple[str, ...], kernels: bool) -> None:
+    """Let workers try changes, one worker after the other."""
+    environment = os.environ | ({"NUMBA_DISABLE_JIT": "1"} if kernels else {})  # so that kernels can be changed at once
+    command = [sys.executable, "-m", "tests.mutation.worker", str(results), *tests]
+    code = STUCK
+    while code == STUCK:
+        given = json.dumps(asked).encode()
+        code = subprocess.run(command, cwd=ROOT, env=environment, input=given, check=False).returncode
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--file", action="append", choices=KILLERS, help="only these files of the package")
-    parser.add_argument("--count", type=int, default=10, help="how many changes per file, drawn at random; 0: all")
+    parser.add_argument("--count", type=int, default=0, help="how many changes per file, drawn at random; 0: all")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=600, help="how long the tests of one change may take")
+    parser.add_argument("--results", type=Path, default=Path("mutation.jsonl"), help="where the results are gathered")
     given = parser.parse_args()
-    table = Table("file", "noticed", "not noticed")
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder)
-        shutil.copytree(ROOT / "src" / "skyband", copy / "skyband", ignore=shutil.ignore_patterns("__pycache__"))
-        for file in given.file or KILLERS:
-            found = list(mutants((copy / "skyband" / file).read_text()))
-            drawn = random.Random(given.seed).sample(found, min(given.count or len(found), len(found)))
-            tried = [(mutant, survives(copy, file, mutant, given.seconds)) for mutant in track(drawn, description=file)]
-            left = [str(mutant) for mutant, alive in tried if alive]
-            table.add_row(file, f"{len(tried) - len(left)} of {len(tried)}", "\n".join(left))
-    Console().print(table)
+    chosen: dict[str, list[str]] = {}
+    for file in given.file or KILLERS:
+        names = [mutant.name for mutant in of_file(file)]
+        chosen[file] = random.Random(given.seed).sample(names, min(given.count, len(names))) if given.count else names
+    known = {file: {name for names in EQUIVALENT.get(file, {}).values() for name in names} for file in chosen}
+    for tests, kernels in dict.fromkeys((KILLERS[file], is_kernel(file)) for file in chosen):
+        together = [file for file in chosen if (KILLERS[file], is_kernel(file)) == (tests, kernels)]
+        asked = [(file, name) for file in together for name in chosen[file] if name not in known[file]]
+        try_all(asked, given.results.absolute(), tests, kernels)
+    for file, names in chosen.items():
+        rows = [row for row in read(given.results) if row["file"] == file and row["mutant"] in names]
+        left = [row for row in rows if row["noticed"] is None]
+        same = len(known[file].intersection(names))
+        sys.stdout.write(f"{file}: {len(rows) - len(left)} noticed, {same} the same program, {len(left)} left\n")
+        for row in left:
+            sys.stdout.write(f"  line {row['line']}, {row['tests']} tests: {row['mutant']}\n")
+
+
+def is_kernel(file: str) -> bool:
+    return file.endswith("_kernels.py")
 
 
 if __name__ == "__main__":
