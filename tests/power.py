@@ -1,9 +1,9 @@
 """What a power cut may leave: a model of a disk that keeps what was synced, and perhaps more.
 
 A `Disk` takes the place of ``skyband.files.durable.step``: it makes the steps and notes them. `images` gives the files
-that may be there if the power fails now. What was synced is there. The name that a rename, a link or a removal has
-changed since its folder was synced may be the old or the new one; bytes that were not synced may be missing, there in
-part, or there. These choices are made for all files alike.
+that may be there if the power fails now. What was synced is there, in folders whose names were synced. The name that a
+rename, a link or a removal has changed since its folder was synced may be the old or the new one; bytes that were not
+synced may be missing, there in part, or there. These choices are made for all files alike.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class Disk:
     after: Callable[[str], None] = lambda _: None
     _names: dict[Path, _Bytes] = field(default_factory=dict)
     _synced: dict[Path, dict[Path, _Bytes]] = field(default_factory=dict)
+    _made: set[Path] = field(default_factory=set)  # folders whose own names were not synced yet
     steps: int = 0
 
     def __call__(self, what: str, action: Callable[..., Any], *args: Any) -> Any:
@@ -62,6 +63,7 @@ class Disk:
                 self._names.setdefault(path, _Bytes(b"")).now = args[0]
             case "sync" if path.is_dir():
                 self._synced[path] = {name: held for name, held in self._names.items() if name.parent == path}
+                self._made = {folder for folder in self._made if folder.parent != path}
             case "sync":
                 held = self._bytes(path, path)
                 held.synced = held.now
@@ -72,7 +74,7 @@ class Disk:
             case "remove":
                 self._names.pop(path, None)
             case "folder":
-                pass
+                self._made.add(path)
             case _:
                 raise AssertionError(f"what is the step {what!r}?")
 
@@ -82,7 +84,12 @@ class Disk:
 
     def images(self) -> Iterator[dict[Path, bytes]]:
         """Yield what may be left: files by their names, relative to the root."""
-        synced = {name: held for files in self._synced.values() for name, held in files.items()}
+        synced = {
+            name: held
+            for files in self._synced.values()
+            for name, held in files.items()
+            if self._made.isdisjoint(name.parents)
+        }
         seen = []
         for names, how in product((synced, self._names), ("lost", "torn", "whole")):
             image = {name.relative_to(self.root): held.left(how) for name, held in names.items()}

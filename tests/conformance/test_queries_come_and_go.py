@@ -308,3 +308,46 @@ def test_answers_come_in_order_of_their_ends_whichever_side_is_closed() -> None:
     monitor.change(replace(left, k=2))
     order = [(answer.end, names.index(answer.query)) for answer in monitor.finish()]
     assert order == sorted(order), "a query that was changed keeps its turn"
+
+
+@pytest.mark.parametrize("restored", [False, True])
+@pytest.mark.parametrize("algorithm", algorithms())
+def test_a_late_event_that_nobody_took_in_is_missed_by_queries_that_come_later(algorithm: str, restored: bool) -> None:
+    monitor = sb.Monitor(
+        [sb.Query("short", k=1, score="x", window=sb.Window(10))], algorithm=algorithm, time="t", id="id"
+    )
+    monitor.advance(50)
+    monitor.push([{"t": 20, "id": "late", "x": 9.0}])
+    assert monitor.stats().late == 1
+    if restored:
+        monitor = sb.Monitor.restore(monitor.snapshot())
+    monitor.register(sb.Query("long", k=1, score="x", window=sb.Window(100)))
+    monitor.push([{"t": t, "id": f"at {t}", "x": 1.0} for t in (60, 105)])
+    found = {a.start: a for a in monitor.finish() if a.query == "long"}
+    assert not found[0].exact or [row.id for row in found[0].rows] == ["late"]
+    assert found[100].exact
+
+
+@pytest.mark.parametrize("algorithm", algorithms())
+def test_what_is_forgotten_is_not_taken_for_empty_when_a_late_event_reaches_back(algorithm: str) -> None:
+    monitor = sb.Monitor(
+        [sb.Query("short", k=1, score="x", window=sb.Window(10))], algorithm=algorithm, time="t", id="id"
+    )
+    monitor.push([{"t": 25, "id": "gone", "x": 9.0}, {"t": 55, "id": "too", "x": 1.0}])
+    monitor.advance(60)
+    monitor.push([{"t": 65, "id": "new", "x": 1.0}, {"t": 5, "id": "late", "x": 0.0}])
+    monitor.register(sb.Query("long", k=1, score="x", window=sb.Window(100, offset=20)))
+    (answer,) = [a for a in monitor.finish() if (a.query, a.start) == ("long", 20)]
+    assert not answer.exact or [row.id for row in answer.rows] == ["gone"]
+
+
+@pytest.mark.parametrize("algorithm", algorithms())
+def test_a_tie_with_what_was_lost_proves_nothing(algorithm: str) -> None:
+    """The event that is gone is as good as those that are left, and later than one of them."""
+    monitor = sb.Monitor(
+        [sb.Query("one", k=1, score="x", window=sb.Window(10))], algorithm=algorithm, time="t", id="id"
+    )
+    monitor.push([{"t": t, "id": name, "x": 7.0} for t, name in ((5, "early"), (15, "a"), (15, "b"))])
+    monitor.register(sb.Query("two", k=2, score="x", window=sb.Window(20)))
+    (answer,) = [a for a in monitor.finish() if a.query == "two"]
+    assert not answer.exact or [row.id for row in answer.rows] == ["a", "b"]

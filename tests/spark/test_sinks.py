@@ -21,8 +21,10 @@ import pytest
 
 import skyband as sb
 from skyband.errors import InputError
+from skyband.files import durable
 from skyband.spark.sinks import Console, Files, Kafka, Memory, Sink, Sql, as_sink
-from skyband.spark.sinks.frames import as_frame
+from skyband.spark.sinks.base import deliver
+from skyband.spark.sinks.frames import UNPACKED, as_frame
 from skyband.spark.sinks.kafka import records
 from skyband.spark.sinks.keys import keyed
 from skyband.spark.sinks.memory import _BATCH, _merged
@@ -275,11 +277,32 @@ def test_a_data_frame_is_no_sink(spark: Any) -> None:
         as_sink(spark.range(1))
 
 
-@pytest.mark.parametrize("given", ["s3a://bucket/x", "postgresql://me:secret@localhost/shop", ""])
-def test_what_is_no_folder_is_refused(given: str) -> None:
-    with pytest.raises(InputError, match=r"is no folder of this machine; .* Sql\(url\)") as caught:
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [("s3a://bucket/x", "s3a://…"), ("postgresql://me:secret@localhost/shop", "postgresql://…"), ("", "''")],
+)
+def test_what_is_no_folder_is_refused(given: str, shown: str) -> None:
+    with pytest.raises(InputError, match=rf"^{shown} is no folder of this machine; .* Sql\(url\)") as caught:
         as_sink(given)
     assert "secret" not in str(caught.value)
+
+
+def test_only_rows_are_delivered_and_each_batch_in_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Sink:
+        def write(self, answers: pa.Table, batch_id: int, session: Any) -> None:
+            written.append((answers, batch_id, session))
+
+    def step(what: str, action: Callable[..., Any], *args: Any) -> Any:
+        steps.append(what)
+        return action(*args)
+
+    written: list[Any] = []
+    steps: list[str] = []
+    monkeypatch.setattr(durable, "step", step)
+    for sink, rows in ((None, SIDE), (None, None), (Sink(), None), (Sink(), SIDE.slice(0, 0)), (Sink(), SIDE)):
+        deliver(sink, rows, 7, None)
+    assert written == [(SIDE, 7, None)]
+    assert steps == ["sink"]
 
 
 # Files.
@@ -379,6 +402,8 @@ def test_the_memory_keeps_the_last_batches(spark: Any) -> None:
     sink.write(tagged, 1, spark)  # too old
     assert spark.table("global_temp.few").count() == 6
     assert "_batch" not in spark.table("global_temp.few").columns
+    for part in range(10):  # what no longer is a part is dropped
+        assert spark.catalog.tableExists(f"few_part_{part}") == (part < len(sink._parts))
 
 
 def test_a_row_moves_few_times_in_memory() -> None:
@@ -446,6 +471,7 @@ def test_names_of_views_are_checked(name: str) -> None:
 def test_the_memory_keeps_at_least_one_batch() -> None:
     with pytest.raises(InputError, match="batches is 0; the memory keeps at least 1 batch"):
         Memory(batches=0)
+    assert Memory(batches=1).batches == 1
 
 
 def test_times_become_data_frames_as_they_are(spark: Any) -> None:
@@ -455,6 +481,13 @@ def test_times_become_data_frames_as_they_are(spark: Any) -> None:
     found = as_frame(rows, spark)
     assert found.dtypes == [("zoned", "timestamp"), ("unzoned", "timestamp_ntz")]
     assert found.toArrow().to_pylist() == rows.to_pylist()
+
+
+def test_spark_does_not_unpack_rows_that_nobody_has_asked_for(spark: Any) -> None:
+    other = spark.newSession()
+    for _ in range(2):
+        as_frame(SIDE, other)
+        assert other.conf.get(UNPACKED) == "0"
 
 
 # Console.
@@ -487,6 +520,14 @@ def test_the_console_is_short_with_many_queries(capsys: pytest.CaptureFixture[st
     assert "… and 3 more queries" in out
     assert "q9, " in out
     assert "q10, " not in out
+    few = answered(*(sb.Query(f"q{i}", k=1, score="x", window=TEN) for i in range(10)))
+    few = few.append_column("empty", pa.nulls(len(few), pa.string()))
+    Console().write(few, 0, spark)
+    out = capsys.readouterr().out
+    assert "q9, " in out
+    assert "more queries" not in out
+    assert "empty" not in out
+    assert "provisional" not in out
 
 
 def test_the_console_says_what_is_not_final_or_not_exact(capsys: pytest.CaptureFixture[str], spark: Any) -> None:
@@ -506,6 +547,11 @@ def test_the_console_shows_side_rows(capsys: pytest.CaptureFixture[str], spark: 
     assert "batch 5: 2 rows" in out
     assert "inf" in out
     assert "… and 1 more rows" in out
+    Console(rows=2).write(SIDE.select(["symbol", "price"]), 6, spark)
+    out = capsys.readouterr().out
+    assert "more rows" not in out
+    assert "│ A      │   inf │" in out, "texts on the left, numbers on the right"
+    assert "│        │   2.5 │" in out, "NULL is empty"
     with pytest.raises(InputError, match="rows is 0; the console prints at least 1 row"):
         Console(rows=0)
 
@@ -590,6 +636,22 @@ def test_keys_of_count_windows_and_of_side_rows(spark: Any) -> None:
     assert found["7|2"] == {"batch_id": 7, "row_number": 2, "price": 2.5}
 
 
+def test_answers_and_side_rows_are_sent_with_their_keys(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[set[str], dict[str, str]]] = []
+
+    def send(messages: Any, options: dict[str, str]) -> None:
+        sent.append(({row.key for row in messages.collect()}, options))
+
+    monkeypatch.setattr("skyband.spark.sinks.kafka._send", send)
+    rows, to = answered(BOARD).slice(0, 3), {"kafka.bootstrap.servers": "there:1", "topic": "answers"}
+    Kafka("answers", "there:1").write(rows, 4, spark)
+    Kafka("answers", "there:1", {"kafka.acks": "all"}).write(SIDE, 4, spark)
+    ends = {f"{row['window_end']:%Y-%m-%dT%H:%M:%S.%fZ}" for row in rows.to_pylist()}
+    assert sent[0] == (set(messages(spark, rows)), to)
+    assert {key.split("|")[1] for key in sent[0][0]} == ends
+    assert sent[1] == ({"4|1", "4|2"}, {"kafka.acks": "all", **to})
+
+
 def test_a_missing_connector_is_named(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from pyspark.errors import AnalysisException
 
@@ -637,7 +699,9 @@ def test_rows_may_come_in_any_order(database: str, spark: Any) -> None:
         Sql(database).write(mixed, 0, spark)
     found = selected(database)
     assert facts(found) == facts(rows.to_pylist())
-    assert len({(row["query"], row["window_end"], row["row_number"]) for row in found}) == len(rows)
+    windows = Counter((row["query"], row["window_end"]) for row in found)
+    numbers = Counter((row["query"], row["window_end"], row["row_number"]) for row in found)
+    assert numbers == Counter((*window, n) for window, count in windows.items() for n in range(1, count + 1))
 
 
 @databases

@@ -31,7 +31,7 @@ def sealed(document: dict[str, Any]) -> bytes:
 
 def opened(folder: Path, **changed: Any) -> Checkpoint:
     checkpoint = Checkpoint(folder)
-    checkpoint.open(IDENTITY | changed, SCHEMA, [])
+    checkpoint.open(IDENTITY | changed, SCHEMA, [], limits={"rate": 5})
     return checkpoint
 
 
@@ -43,8 +43,10 @@ def test_states_come_back_and_old_ones_go(tmp_path: Path) -> None:
     assert checkpoint.states() == list(range(9 - KEPT_STATES, 9))
     assert checkpoint.load(8) == State(b"after 8", 8, [{"name": "q"}], {"bad": {"error": "why"}})
     assert len(list((tmp_path / "skyband" / "planned").iterdir())) == KEPT_STATES
-    with pytest.raises(SnapshotError, match="has no state of batch 2"):
+    with pytest.raises(SnapshotError, match=r"has no state of batch 2 \(it has those of: 5, 6, 7, 8\)"):
         checkpoint.load(2)
+    with pytest.raises(SnapshotError, match=r"has no state of batch 2 \(it has those of: none\)"):
+        opened(tmp_path / "new").load(2)
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "other"])
@@ -178,7 +180,9 @@ def test_a_stream_whose_offsets_are_gone_is_refused(tmp_path: Path, kept: str, l
     if left == "drafts":
         (tmp_path / "offsets" / ".0.crc").touch()
     before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
-    with pytest.raises(InputError, match=r"Spark's part of it is gone .* would begin anew and repeat its answers"):
+    has = "has the state of batch 0" if kept == "states" else "has what batches have answered"
+    gone = rf"{has}, but Spark's part of it is gone .* would begin anew and repeat its answers"
+    with pytest.raises(InputError, match=gone):
         opened(tmp_path)
     assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
     opened_again(tmp_path)
@@ -322,3 +326,57 @@ def test_what_people_look_at_comes_back(tmp_path: Path) -> None:
     assert checkpoint.latest() == pa.table({"query": ["a"]})
     assert checkpoint.schema() == SCHEMA
     assert checkpoint.declared() == []
+    assert checkpoint.limits() == {"rate": 5}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        {},
+        {"do": "dance", "name": "a"},
+        {"do": "pause"},
+        {"do": "pause", "name": 5},
+        {"do": "add", "query": "text"},
+        {"do": "add", "query": {"k": 5}},
+    ],
+)
+def test_a_command_that_means_nothing_is_left_out(tmp_path: Path, command: dict[str, Any]) -> None:
+    checkpoint = opened(tmp_path)
+    checkpoint.submit(command)
+    checkpoint.submit({"do": "set aside", "name": "slow"})
+    checkpoint.submit({"do": "pause", "name": "other"})
+    left_out, *others = checkpoint.commands(after=0)
+    assert (left_out["do"], left_out["number"]) == ("nothing", 1)
+    assert "a command has 'do'" in left_out["error"]
+    assert [one["do"] for one in others] == ["set aside", "pause"]
+    assert checkpoint.set_aside_since(0) == checkpoint.set_aside_since(1) == {"slow"}
+    assert checkpoint.set_aside_since(2) == set()
+
+
+def test_a_stream_gives_signs_of_life(tmp_path: Path) -> None:
+    checkpoint = opened(tmp_path)
+    checkpoint.beat()
+    assert checkpoint.sign_of_life() is None
+    for state in ("running", "ended"):
+        checkpoint.mark(state)
+        os.utime(tmp_path / "skyband" / "alive.json", (10**9,) * 2)
+        assert checkpoint.sign_of_life() == (state, 10**9)
+        checkpoint.beat()
+        said, at = checkpoint.sign_of_life() or ("", 0)
+        assert said == state
+        assert at > 10**9
+
+
+@pytest.mark.parametrize(
+    ("offsets", "commits", "under_way"),
+    [([], [], False), ([0], [], True), ([0], [0], False), ([0, 1], [0], True), ([9, 10], [9, 10], False)],
+)
+def test_a_batch_is_under_way_until_it_is_committed(
+    tmp_path: Path, offsets: list[int], commits: list[int], under_way: bool
+) -> None:
+    checkpoint = opened(tmp_path)
+    for name, batches in (("offsets", offsets), ("commits", commits)):
+        (tmp_path / name).mkdir()
+        for batch in batches:
+            (tmp_path / name / str(batch)).touch()
+    assert checkpoint.in_a_batch() == under_way

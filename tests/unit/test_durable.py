@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -134,6 +136,60 @@ def test_only_one_of_many_puts_a_file_that_was_absent(tmp_path: Path) -> None:
     assert folder.get("a/name") == b"%d" % put[0]
     assert len(put) == 1
     assert os.listdir(tmp_path / "a") == ["name"]
+
+
+class Synced:
+    """Takes the place of `os.fsync`: notes what was synced, and fails when told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, error: int | None = None, folders: bool = False) -> None:
+        self.places: list[int] = []
+        self.open: list[int] = []
+        self.error, self.folders = error, folders
+        monkeypatch.setattr(os, "fsync", self)
+
+    def __call__(self, opened: int) -> None:
+        found = os.fstat(opened)
+        self.places.append(found.st_ino)
+        self.open.append(opened)
+        if self.error is not None and stat.S_ISDIR(found.st_mode) == self.folders:
+            raise OSError(self.error, "refused")
+
+
+def test_files_and_their_folders_reach_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = durable.Folder(tmp_path / "a")
+    for write in (folder.put, folder.put_if_absent):
+        synced = Synced(monkeypatch)
+        write(f"b/{write.__name__}", b"x")
+        file = tmp_path / "a" / "b" / write.__name__
+        assert synced.places[-2:] == [file.stat().st_ino, file.parent.stat().st_ino]
+        for opened in synced.open:
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                os.fstat(opened)
+    (tmp_path / "links").mkdir()
+    durable.link(tmp_path / "links", {"one": tmp_path / "a"})
+    assert (tmp_path / "links" / "one").readlink() == tmp_path / "a"
+    assert synced.places[-1] == (tmp_path / "links").stat().st_ino
+    durable.remove(file)
+    assert not file.exists()
+    assert synced.places[-1] == file.parent.stat().st_ino
+    count = len(synced.places)
+    durable.remove(file)
+    assert len(synced.places) == count
+
+
+@pytest.mark.parametrize("folders", [False, True])
+@pytest.mark.parametrize("error", [errno.EINVAL, errno.ENOTSUP, errno.EIO])
+def test_what_cannot_be_synced_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, folders: bool
+) -> None:
+    folder = durable.Folder(tmp_path)
+    Synced(monkeypatch, error, folders)
+    if folders and error != errno.EIO:  # as some mounts say, which cannot sync folders
+        folder.put("name", b"x")
+        assert folder.get("name") == b"x"
+        return
+    with pytest.raises(OSError, match="refused"):
+        folder.put("name", b"x")
 
 
 WRITES = re.compile(
