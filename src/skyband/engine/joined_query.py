@@ -66,10 +66,7 @@ class JoinedQuery(PerIdQuery):
         answer = self.join.conclude(end, self._moment(end), refreshed)
         if self.side.aside_since(self.windows.ending(end)) < self._moment(end):
             answer = replace(answer, exact=False)
-        carried = self.side.carried(answer.ids)
-        if self.query.select:
-            self.side.retain(self.join.ids())
-        return answer, carried
+        return answer, self.side.carried(answer.ids)
 
     def _moment(self, end: int) -> int:
         """Return when a window is answered: a right-closed one ends a microsecond before that here."""
@@ -182,7 +179,7 @@ def _join(query: Query, remote: Remote, windows: WindowGrid) -> RemoteJoin:
         "k": None if query.is_set else query.k,
         "order": query.order, "gateway": remote.gateway, "replica": remote.replica, "policy": policy,
         "budget": join.budget, "default": join.default, "seed": join.seed,
-        "only_candidates": join.only_candidates,
+        "only_candidates": join.only_candidates, "one_event": not sides.aggregates,
     }  # fmt: skip
     if sides.condition is None:
         return AcquaTop(**common, n=join.n, discover=join.discover, carry=join.carry)

@@ -20,7 +20,7 @@ from skyband.errors import InputError
 from skyband.events.batch import EventBatch
 from skyband.events.keys import is_key, is_text
 from skyband.expressions import Bound
-from skyband.order import BoolArray, FloatArray, IntArray, merit_of
+from skyband.order import BoolArray, FloatArray, IntArray, merit_of, value_ranks
 from skyband.queries.decomposition import Decomposition
 from skyband.windows import ALWAYS, PaneGrid, WindowGrid
 
@@ -174,6 +174,9 @@ class Partials:
         Of aggregates, all objects of the window; else those that are new in it, each once.
         """
         self._aside = {pane: since for pane, since in self._aside.items() if pane >= self.grid.first(window)}
+        if self._carried is not None:
+            alive = self.grid.windows.last_of(self._carried[TIME].to_numpy()) >= window
+            self._carried = self._carried.filter(pa.array(alive))
         self.unfit = 0
         if not self._parts:
             return pa.table({ID: [], REMOTE: [], TIME: [], STREAM: []})
@@ -200,18 +203,13 @@ class Partials:
     # What is carried along.
 
     def _carry(self, found: pa.Table) -> None:
-        """Remember the columns of objects for the answers that they will be in."""
-        fresh = found.select([ID, TIME, *(CARRIED + name for name in self.select)])
+        """Remember the columns of objects for their answers, and what decides between equal times."""
+        names = [ID, TIME, *(name for name in (STREAM, REMOTE) if name in found.column_names)]
+        fresh = found.select([*names, *(CARRIED + name for name in self.select)])
         if self._carried is None or self.sides.aggregates:
             self._carried = fresh
         else:
             self._carried = _reduced(_concat([self._carried, fresh]), [], {}, self.order)
-
-    def retain(self, ids: Sequence[Any]) -> None:
-        """Forget what is carried along for others than these ids."""
-        if self._carried is not None:
-            kept = pa.array(ids, self._carried[ID].type)
-            self._carried = self._carried.filter(pc.is_in(self._carried[ID], kept))
 
     def carried(self, ids: Sequence[Any]) -> pa.Table | None:
         """Return the carried columns of ids, in their order."""
@@ -260,19 +258,20 @@ def _concat(tables: Sequence[pa.Table]) -> pa.Table:
 def _reduced(table: pa.Table, by: Sequence[str], measures: dict[str, Any], order: str) -> pa.Table:
     """Return one row per id, and per value of the columns `by`: its latest, with the measures of all.
 
-    Of equal times, the better score counts, then the larger remote id: so the order of arrival does not matter.
+    Of equal times, the better stream part of the score counts, then the larger remote id, then what comes first by the
+    carried columns: so the order of arrival does not matter.
     """
     if not table.num_rows:
         return table
     table = table.combine_chunks()
     code = table[ID].combine_chunks().dictionary_encode().indices.to_numpy()
     keys = [code, *(table[name].to_numpy() for name in by)]
-    ties = []
-    if REMOTE in table.column_names and len(table):
-        ties.append(np.asarray(pc.rank(table[REMOTE], tiebreaker="dense")))
+    places = [table[TIME].to_numpy()]  # the most significant first; the last row of a key counts
     if STREAM in table.column_names:
-        ties.append(merit_of(table[STREAM].to_numpy(), order))
-    sort = np.lexsort((*ties, table[TIME].to_numpy(), *keys))
+        places.append(merit_of(table[STREAM].to_numpy(), order))
+    if REMOTE in table.column_names:
+        places.append(np.asarray(pc.rank(table[REMOTE], tiebreaker="dense")))
+    sort = _settled(table, np.lexsort((*reversed(places), *keys)), [*keys, *places])
     begins = np.ones(len(sort), bool)
     begins[1:] = np.logical_or.reduce([key[sort][1:] != key[sort][:-1] for key in keys])
     starts = np.flatnonzero(begins)
@@ -281,3 +280,17 @@ def _reduced(table: pa.Table, by: Sequence[str], measures: dict[str, Any], order
         values = pa.array(operation(table[name].to_numpy()[sort], starts))
         latest = latest.set_column(latest.column_names.index(name), name, values)
     return latest
+
+
+def _settled(table: pa.Table, sort: IntArray, columns: Sequence[Any]) -> IntArray:
+    """Return an order in which rows that are equal in some columns come by what they carry, the first of it last."""
+    carried = [table[name] for name in table.column_names if name.startswith(CARRIED)]
+    equal = np.logical_and.reduce([column[sort][1:] == column[sort][:-1] for column in columns])
+    if not carried or not equal.any():
+        return sort
+    tied = np.append(False, equal) | np.append(equal, False)
+    rows, run = sort[tied], np.cumsum(np.append(True, ~equal))[tied]  # only these are compared by what they carry
+    ranks = [value_ranks(column.take(pa.array(rows))) for column in carried]
+    sort = sort.copy()
+    sort[tied] = rows[np.lexsort((*(-rank for rank in reversed(ranks)), run))]
+    return sort

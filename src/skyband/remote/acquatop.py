@@ -38,6 +38,7 @@ rest of the window, unless there are to be ``only_candidates``.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from skyband.errors import InputError, QueryError
 from skyband.remote.full_window import FullWindow
@@ -87,6 +88,9 @@ class AcquaTop(RemoteJoin):
     only_candidates
         Whether nobody but the policy's candidates is refreshed, as in the papers. Then what they leave of the budget
         is not spent, and AT policies keep the Super-MTK+N list alone.
+    one_event
+        Whether each object is one event of its id, so that of two events at the same time the better one counts, and
+        not what an id has come to by now, where the last word counts.
     """
 
     def __init__(
@@ -109,6 +113,7 @@ class AcquaTop(RemoteJoin):
         seed: int = 0,
         carry: int = 0,
         only_candidates: bool = False,
+        one_event: bool = False,
     ) -> None:
         replica = Replica() if replica is None else replica
         maintainer = Maintainer(gateway, replica, policy, budget, discover, seed, carry, only_candidates)
@@ -119,8 +124,9 @@ class AcquaTop(RemoteJoin):
             msg = f"order is {order!r}; use 'desc' where larger scores are better, 'asc' where smaller ones are"
             raise QueryError(msg)
         # Made in any case: it checks k, n and the windows.
-        listed = TopkN(k=k, n=n, size=size, slide=slide, offset=offset, score=score, order=order, outside=outside)
-        whole = FullWindow(size=size, slide=slide, offset=offset, score=score, order=order)
+        common: Any = {"size": size, "slide": slide, "offset": offset, "score": score, "order": order}
+        listed = TopkN(k=k, n=n, outside=outside, one_event=one_event, **common)
+        whole = FullWindow(one_event=one_event, **common)
         keeps_all = maintainer.policy.whole_window or not maintainer.only_candidates
         objects: ObjectStore = whole if keeps_all else listed
         moment = Evaluation(0, listed.windows, score, order, k)

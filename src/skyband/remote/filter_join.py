@@ -57,7 +57,7 @@ class FilterJoin(RemoteJoin):
         ``">"``, ``">="``, ``"<"`` or ``"<="``.
     threshold
         What remote values are compared with.
-    gateway, replica, budget, default, seed, only_candidates
+    gateway, replica, budget, default, seed, only_candidates, one_event
         As for `skyband.remote.acquatop.AcquaTop`.
     policy
         A name of `skyband.remote.policies.POLICIES`; those that look at the list of a ranking are refused.
@@ -91,6 +91,7 @@ class FilterJoin(RemoteJoin):
         order: str = "desc",
         only_candidates: bool = False,
         max_rows: int | None = None,
+        one_event: bool = False,
     ) -> None:
         if condition not in _CONDITIONS or math.isnan(threshold):
             msg = f"the filter is ?x {condition} {threshold}; compare with a number, by '<', '<=', '>' or '>='"
@@ -100,7 +101,9 @@ class FilterJoin(RemoteJoin):
         if not maintainer.policy.whole_window:
             msg = f"the policy {maintainer.policy.name!r} is for rankings, which have a list; choose another one"
             raise InputError(msg)
-        objects = FullWindow(size=size, slide=slide, offset=offset, score=score or _value, order=order)
+        objects = FullWindow(
+            size=size, slide=slide, offset=offset, score=score or _value, order=order, one_event=one_event
+        )
         moment = Evaluation(0, objects.windows, _value, order, threshold=threshold, distance=distance)
         super().__init__(objects, maintainer, moment, math.nan if default is None else default)
         self.condition, self.threshold, self.k = condition, threshold, k

@@ -38,6 +38,9 @@ class FullWindow:
         The joined score of the stream's score and the remote value, as columns.
     order
         ``"desc"``: larger scores are better; ``"asc"``: smaller ones.
+    one_event
+        Whether each object is one event of its id, so that of two events at the same time the better one counts, and
+        not what an id has come to by now, where the last word counts.
 
     Examples
     --------
@@ -51,10 +54,19 @@ class FullWindow:
     ['b']
     """
 
-    def __init__(self, *, size: int, slide: int, score: Score, offset: int = 0, order: str = "desc") -> None:
+    def __init__(
+        self,
+        *,
+        size: int,
+        slide: int,
+        score: Score,
+        offset: int = 0,
+        order: str = "desc",
+        one_event: bool = False,
+    ) -> None:
         self.windows = WindowGrid(size, slide, offset)
         self.complete = self.whole = True
-        self.score, self.order = score, order
+        self.score, self.order, self.event_order = score, order, order if one_event else None
         self.current: int | None = None
         self.late = self.rejected = 0
         self._objects: dict[Id, JoinedObject] = {}
@@ -64,9 +76,14 @@ class FullWindow:
         self._ranked: list[JoinedObject] | None = None  # until something changes
 
     def arrive(self, arrivals: Arrivals) -> None:
-        """Take in events; of each id the latest counts."""
+        """Take in events; of each id the latest counts. One without a score takes away what its id was before."""
         good = ~np.isnan(arrivals.stream)
         self.rejected += int((~good).sum())
+        for row in np.flatnonzero(~good).tolist():
+            before = self._objects.get(arrivals.id[row])
+            if before is not None and arrivals.time[row] >= before.time:
+                self._drop(before.id)
+                self._ranked = None
         if not good.any():
             return
         if self.current is None:
@@ -81,7 +98,7 @@ class FullWindow:
         merit = now.joined(self.score, self.order)
         self._ranked = None
         for one in now.objects(merit, self.windows):
-            if one.id not in self._objects or one.time >= self._objects[one.id].time:
+            if one.id not in self._objects or one.replaces(self._objects[one.id], self.event_order):
                 self._put(one)
 
     def _put(self, one: JoinedObject) -> None:

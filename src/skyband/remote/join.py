@@ -155,7 +155,7 @@ class RemoteJoin:
             An id that comes again replaces what it was before, if it is not older: so a score that is an aggregate of
             the window (a count of events, say) is given anew for every window.
         stream
-            The score of the stream's side; NaN is rejected.
+            The score of the stream's side; NaN is rejected, and takes away what the id was before.
         times
             Of the event, or of the latest one.
         remote
@@ -173,16 +173,22 @@ class RemoteJoin:
     def _take(self, arrivals: Arrivals) -> None:
         value = self._values(arrivals.remote)
         arrivals = Arrivals(arrivals.id, arrivals.stream, arrivals.time, value, arrivals.remote)
+        if not self.objects.whole:
+            arrivals = self._wait(arrivals)
         self.objects.arrive(arrivals)
-        if self.objects.whole:
-            return
-        lacking = np.isnan(value) & ~np.isnan(arrivals.stream)
-        for name in arrivals.id:
-            self._waiting.pop(name, None)
-        part = arrivals[np.flatnonzero(lacking)]
-        part = part[part.latest()]
-        merit = np.full(len(part), np.nan)
-        self._waiting |= {one.id: one for one in part.objects(merit, self.windows)}
+
+    def _wait(self, arrivals: Arrivals) -> Arrivals:
+        """Remember objects that lack a remote value; return all that are not older than one that is remembered."""
+        merit, order = np.full(len(arrivals), np.nan), self.objects.event_order
+        taken = []
+        for row, one in enumerate(arrivals.objects(merit, self.windows)):
+            before = self._waiting.get(one.id)
+            if before is None or one.replaces(before, order):
+                taken.append(row)
+                self._waiting.pop(one.id, None)
+                if np.isnan(one.value) and not np.isnan(one.stream):
+                    self._waiting[one.id] = one
+        return arrivals[np.array(taken, np.int64)]
 
     def _values(self, remotes: Sequence[Id]) -> FloatArray:
         seen = self.replica.view(remotes)

@@ -45,6 +45,23 @@ class JoinedObject:
         """The place in the total order: better score, then the later event, then the smaller id."""
         return -self.merit, -self.time, self.id
 
+    def replaces(self, other: JoinedObject, order: str | None) -> bool:
+        """Tell whether this takes the place of another object of the same id, which came before.
+
+        Parameters
+        ----------
+        other
+            The other object.
+        order
+            Where an object is one event: that of scores, by which one of two events at the same time counts, in
+            whatever order they come. None: it is what is known of the id by now, so that the last word counts.
+        """
+        if order is None:
+            return self.time >= other.time
+        sign = 1 if order == "desc" else -1
+        mine, theirs = ((one.time, sign * one.stream, one.remote) for one in (self, other))
+        return mine >= theirs
+
 
 @dataclass(frozen=True)
 class Arrivals:
@@ -127,6 +144,8 @@ class ObjectStore(Protocol):
     current: int | None
     whole: bool
     """Whether all objects of the windows are kept, also those without a remote value."""
+    event_order: str | None
+    """The order of scores where each object is one event, see `JoinedObject.replaces`."""
 
     @property
     def complete(self) -> bool:

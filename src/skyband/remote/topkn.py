@@ -71,11 +71,14 @@ class TopkN:
     outside
         Of changed objects that are not in the list: ``"bound"`` remembers which ids are in the window, and gives them
         the least score that they can have; ``"ignore"`` needs no memory for them.
+    one_event
+        Whether each object is one event of its id, so that of two events at the same time the better one counts, and
+        not what an id has come to by now, where the last word counts.
     """
 
     def __init__(
         self, *, k: int, n: int, size: int, slide: int, score: Score, offset: int = 0, order: str = "desc",
-        outside: Outside = "bound",
+        outside: Outside = "bound", one_event: bool = False,
     ) -> None:  # fmt: skip
         if k < 1 or n < 0:
             msg = f"k is {k} and n is {n}; an answer has at least one row: give k >= 1 and n >= 0"
@@ -83,6 +86,7 @@ class TopkN:
         self.k, self.n, self.depth = k, n, k + n
         self.windows = WindowGrid(size, slide, offset)
         self.score, self.order, self.outside = score, order, outside
+        self.event_order = order if one_event else None
         self.current: int | None = None
         self.whole = False
         self.list: list[JoinedObject] = []
@@ -102,10 +106,11 @@ class TopkN:
     # Arrivals.
 
     def arrive(self, arrivals: Arrivals) -> None:
-        """Take in events; of each id the latest counts, and takes the place of an earlier one."""
+        """Take in events; of each id the latest counts, and takes the place of an earlier one, also without a score."""
         good = ~np.isnan(arrivals.stream)
         if not good.all():
             self.rejected += int((~good).sum())
+            self._take_away(arrivals[np.flatnonzero(~good)])
             arrivals = arrivals[np.flatnonzero(good)]
         if not len(arrivals):
             return
@@ -120,6 +125,15 @@ class TopkN:
         now = now[now.latest()]
         self._note(now)
         self._take(now)
+
+    def _take_away(self, arrivals: Arrivals) -> None:
+        gone = {
+            name
+            for name, time in zip(arrivals.id, arrivals.time.tolist(), strict=True)
+            if name in self._listed and time >= self._listed[name].time
+        }
+        if gone:
+            self._lay_out([one for one in self.list if one.id not in gone])
 
     def _note(self, arrivals: Arrivals) -> None:
         """Remember what is needed to bound the scores of objects that are not kept."""
@@ -151,7 +165,7 @@ class TopkN:
         merit = arrivals.joined(self.score, self.order)
         old = np.array([name in self._listed for name in arrivals.id], bool)
         known = arrivals.objects(merit, self.windows, np.flatnonzero(old))
-        self._replace([one for one in known if one.time >= self._listed[one.id].time])
+        self._replace([one for one in known if one.replaces(self._listed[one.id], self.event_order)])
         rest = np.flatnonzero(~old & ~np.isnan(merit))
         ends = self.windows.last_of(arrivals.time)
         self._miss(ends[np.isnan(merit) & ~np.isnan(arrivals.value)].tolist())

@@ -33,10 +33,10 @@ from skyband.spark.services import Changes
 from skyband.windows import NEVER
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 TAKEN, REJECTED, OTHER, LATE, ASIDE, AHEAD = 0, 1, 2, 3, 4, 5
-_KIND, _NEWEST, _LATEST, _CARRIED, _SETTLED = "kind", "newest", "latest", "carried", "settled"
+_KIND, _NEWEST, _LATEST, _SETTLED = "kind", "newest", "latest", "settled"
 Key = tuple[Any, ...]
 
 
@@ -101,7 +101,7 @@ class PartialsReducer:
         keys = {PANE: f"{_KIND} IN ({TAKEN}, {ASIDE})", ID: f"{_KIND} = {TAKEN}"}
         grouped = [F.expr(f"CASE WHEN {mine} THEN {name} END").alias(name) for name, mine in keys.items()]
         return rows.groupBy(F.col(_KIND), *grouped).agg(
-            *(F.expr(f"{text} AS {quoted(name)}") for name, text in self._sums(one))
+            self._latest(rows, one), *(F.expr(f"{text} AS {quoted(name)}") for name, text in self._sums(one))
         )
 
     def _columns(self, one: PerIdQuery, not_after: int | None) -> dict[str, str]:
@@ -131,24 +131,30 @@ class PartialsReducer:
 
     def _sums(self, one: PerIdQuery) -> list[tuple[str, str]]:
         """Return what is worked out of the rows of a pane and id, as SQL."""
-        side = one.side
-        keys = [TIME]
-        if not one.sides.aggregates:
-            keys.append(f"{STREAM if one.query.order == 'desc' else f'(-{STREAM})'} AS merit")
-        keys += [REMOTE] if side.on is not None else []
-        place = f"struct({', '.join(keys)})"
         found = [
             (ROWS, "count(1)"),
             (_NEWEST, f"max(CASE WHEN {_KIND} <> {AHEAD} THEN {TIME} END)"),
             (FIRST, f"min({TIME})"),
             (REFRESHED, f"min({REFRESHED})"),
         ]
-        more = [STREAM] if not one.sides.aggregates else []
-        found.append((_LATEST, f"max(struct({', '.join([*keys, *more])}))"))
-        if side.select:
-            carried = ", ".join(quoted(CARRIED + name) for name in side.select)
-            found.append((_CARRIED, f"max_by(struct({carried}), {place})"))
-        return [*found, *((name, m.spark(quoted(_argument(m)))) for name, m in side.measures.items())]
+        return [*found, *((name, m.spark(quoted(_argument(m)))) for name, m in one.side.measures.items())]
+
+    def _latest(self, rows: DataFrame, one: PerIdQuery) -> Column:
+        """Return the row of a pane and id that counts: the first in the order of `skyband.engine.partials`."""
+        from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+        side, kinds = one.side, {field.name: field.dataType for field in rows.schema}
+        found, order = [TIME], [F.expr(f"-{TIME}")]
+        if not one.sides.aggregates:
+            found.append(STREAM)
+            order.append(F.expr(f"{'-' if one.query.order == 'desc' else ''}{STREAM}"))
+        if side.on is not None:
+            found.append(REMOTE)
+            order.append(F.expr(_descending(REMOTE, is_text(self.schema.field(side.on).type))))
+        carried = [CARRIED + name for name in side.select]
+        order += [columns.comparable(name, kinds[name]) for name in carried]
+        place = F.struct(*(column.alias(f"place {i}") for i, column in enumerate(order)))
+        return F.min_by(F.struct(*(F.col(quoted(name)) for name in [*found, *carried])), place).alias(_LATEST)
 
     # On the driver.
 
@@ -167,9 +173,7 @@ class PartialsReducer:
             found[STREAM] = latest.field(STREAM)
         for name, measure in one.side.measures.items():
             found[name] = pc.fill_null(taken[name], measure.nothing)
-        if one.side.select:
-            carried = taken[_CARRIED].combine_chunks()
-            found |= {CARRIED + name: carried.field(CARRIED + name) for name in one.side.select}
+        found |= {CARRIED + name: latest.field(CARRIED + name) for name in one.side.select}
         partials = pa.table(found)
         aside = table.filter(pc.equal(table[_KIND], ASIDE)).select([PANE, ROWS, FIRST, _NEWEST, REFRESHED])
         partly = [part.filter(pc.less(part[PANE], one.partly_before))[ROWS] for part in (partials, aside)]
@@ -183,6 +187,13 @@ class PartialsReducer:
 
 def _id(name: str, schema: pa.Schema) -> str:
     return f"cast({quoted(name)} AS {'STRING' if is_text(schema.field(name).type) else 'BIGINT'})"
+
+
+def _descending(name: str, text: bool) -> str:
+    """Return what sorts ids of a column the other way round; of texts, their bytes."""
+    if not text:
+        return f"~{name}"
+    return f"concat(translate(hex({name}), '0123456789ABCDEF', 'FEDCBA9876543210'), 'G')"  # a prefix comes last
 
 
 def _argument(measure: Measure) -> str:
