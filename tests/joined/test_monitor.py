@@ -3,6 +3,7 @@ their budgets, and as good as new from a snapshot."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import skyband as sb
+from skyband.answers.changes import difference
 from skyband.remote.services import Limits, ServiceError
 from tests.joined import oracle
 from tests.joined.oracle import Event
@@ -509,3 +511,28 @@ def test_what_is_told_now_is_newer_than_what_was_known() -> None:
     monitor.tell("value", {"b": 99.0}, at=499)
     monitor.push([{"t": 3, "id": "a", "x": 0.0}, {"t": 4, "id": "b", "x": 0.0}])
     assert [(row.id, row.value) for row in monitor.advance(20)[0].rows] == [("a", 9.0), ("b", 2.0)]
+
+
+def test_changes_are_the_difference_from_the_answer_before_exact_or_not() -> None:
+    """Where exact answers and others take turns within one call, too."""
+    replies = itertools.cycle([{"a": 1.0, "b": 2.0}, {}, {"a": 2.0, "b": 1.0}, {"a": 3.0}])
+    remote = sb.Remote(lambda ids: {n: v for n, v in next(replies).items() if n in ids}, limits=Limits(retries=0))
+    query = joined(k=1, score="x + value", window=sb.Window(20), emit="changes", join={"budget": None})
+    monitor = sb.Monitor([query], time="t", id="id", services={"value": remote})
+    monitor.push([{"t": t, "id": name, "x": 0.0} for t in range(0, 160, 10) for name in "ab"])
+    rows: list[sb.Row] = []
+    flags = []
+    for answer in monitor.finish():
+        assert answer.changes == difference(rows, answer.rows, by_id=True), answer.end
+        rows = answer.rows
+        flags.append(answer.exact)
+    assert flags == [True, False, True, False] * 2
+
+
+def test_what_is_told_before_all_time_says_nothing_about_how_often_values_change() -> None:
+    monitor = sb.Monitor([joined(join={"budget": None})], time="t", id="id", services={"value": Changing()})
+    monitor.tell("value", {name: 100.0 + name for name in range(5)})
+    monitor.push([{"t": 10 * i, "id": i % 5, "x": 0.0} for i in range(20)])
+    assert all(answer.exact for answer in monitor.finish())
+    rates = monitor.joins.remotes["value"].replica.view(list(range(5))).interval
+    assert (rates > 0).all()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -149,7 +150,7 @@ def answer_together(dues: Sequence[tuple[JoinedQuery, DueWindows]]) -> list[Answ
     for one, due in dues:
         for end in due.end.tolist():
             moments.setdefault(end - one.schedule.shift, []).append((one, end))
-    found: dict[tuple[str, str | None], list[tuple[JoinedAnswer, pa.Table | None]]] = {}
+    found: dict[str, list[tuple[JoinedAnswer, pa.Table | None]]] = {}
     for now in sorted(moments):
         by_remote: dict[int, list[tuple[JoinedQuery, int]]] = {}
         for one, end in moments[now]:
@@ -164,9 +165,13 @@ def answer_together(dues: Sequence[tuple[JoinedQuery, DueWindows]]) -> list[Answ
             for one, end in members:
                 answered = one.conclude(end, refreshed.of(elected[one.name]))
                 if answered is not None:
-                    found.setdefault((one.name, one.why(answered[0])), []).append(answered)
+                    found.setdefault(one.name, []).append(answered)
     named = {one.name: one for one, _ in dues}
-    return [named[name].block(answers, why) for (name, why), answers in found.items()]
+    return [  # in the order of their ends: changes are the difference from the answer before
+        named[name].block(list(run), why)
+        for name, answers in found.items()
+        for why, run in groupby(answers, key=lambda answered, one=named[name]: one.why(answered[0]))  # type: ignore[misc]
+    ]
 
 
 def _join(query: Query, remote: Remote, windows: WindowGrid) -> RemoteJoin:

@@ -146,7 +146,7 @@ class Replica:
         newer = at >= seen
         same = (old == fresh) | (np.isnan(old) & np.isnan(fresh) & (seen != NEVER))
         changed: BoolArray = ~same & newer
-        again = newer & (seen != NEVER) & (at > seen)
+        again = newer & (seen > NEVER + 1) & (at > seen)  # what was told before all time says nothing about a rate
         looks = (again, again & changed, np.where(again, at - seen, 0))
         for name, more in zip(_LOOKS, looks, strict=True):
             column[name][slots] += more
