@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -81,6 +81,17 @@ class Ask:
             self.name, k=self.k, score=self.score, window=window, where=self.where, partition_by=self.partition_by,
             distinct=self.distinct, order=self.order, emit=self.emit, select=self.select,  # type: ignore[arg-type]
         )  # fmt: skip
+
+    def simpler(self) -> Iterator[Ask]:
+        """Yield the same query with something left out, for histories that fail."""
+        plain = Ask(self.name, self.k, self.size, self.slide, counts=self.counts)
+        for name in ("where", "partition_by", "select", "distinct", "emit", "order", "offset", "closed", "score"):
+            if getattr(self, name) != getattr(plain, name):
+                yield replace(self, **{name: getattr(plain, name)})
+        if self.k > 1:
+            yield replace(self, k=1)
+        if self.slide != self.size:
+            yield replace(self, slide=self.size)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from skyband.algorithms import ALGORITHMS
 from tests.simulation import engines
 from tests.simulation.histories import Can, History, draw
 from tests.simulation.judge import judge
-from tests.simulation.shrink import shrink
+from tests.simulation.shrink import H, shrink
 from tests.simulation.truth import Truth
 
 FOUND = Path(__file__).parent / "found"
@@ -56,20 +58,26 @@ def batch(session: Any) -> tuple[Can, Play]:
 
 def check(seed: int, can: Can, play: Play, engine: str, rounds: int = 1_000) -> None:
     """Play the history of a seed; one that fails is cut down in so many rounds at most, stored, and shown."""
-    history = draw(seed, can)
+    examine(draw(seed, can), play, engine, seed, rounds)
+
+
+def examine(
+    history: H, play: Callable[[H], None], engine: str, seed: int, rounds: int = 1_000, folder: Path = FOUND
+) -> None:
+    """Play a history of any kind; one that fails is cut down in so many rounds at most, stored, and shown."""
     try:
         play(history)
     except Exception as error:
         kind = type(error)
         small = shrink(history, lambda other: fails(other, play, kind), rounds)
-        FOUND.mkdir(exist_ok=True)
-        file = FOUND / f"{engine}-{seed}.json"
-        file.write_text(small.to_json() + "\n")
+        folder.mkdir(exist_ok=True, parents=True)
+        file = folder / f"{engine}-{seed}.json"
+        file.write_text(json.dumps(asdict(small), ensure_ascii=False) + "\n")
         msg = f"{engine}, seed {seed}: {error}\ncut down to {len(small.steps)} steps: {file}"
         raise AssertionError(msg) from error
 
 
-def fails(history: History, play: Play, kind: type[Exception]) -> bool:
+def fails(history: H, play: Callable[[H], None], kind: type[Exception]) -> bool:
     """Tell whether a history fails as another one did."""
     try:
         play(history)

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import Field, replace
+from typing import Any, ClassVar, Protocol, TypeVar
 
-from tests.simulation.histories import Ask, History, Step
-
-Fails = Callable[[History], bool]
+from tests.simulation.histories import History
 
 
-def shrink(history: History, fails: Fails, rounds: int = 2_000) -> History:
+class Whole(Protocol):
+    """Any history: its steps have a `do`, `rows`, an `ask` and a `name`."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    def steps(self) -> tuple[Any, ...]: ...
+
+
+H = TypeVar("H", bound=Whole)
+
+
+def shrink(history: H, fails: Callable[[H], bool], rounds: int = 2_000) -> H:
     """Return the smallest history found that still fails; each round tries one smaller one."""
     found = True
     while found and rounds:
@@ -25,7 +36,7 @@ def shrink(history: History, fails: Fails, rounds: int = 2_000) -> History:
     return history
 
 
-def candidates(history: History) -> Iterator[History]:
+def candidates(history: H) -> Iterator[H]:
     """Yield what is left when something is taken away: large parts first."""
     steps = history.steps
     for size in (len(steps) // 2, len(steps) // 4, 1):
@@ -38,31 +49,20 @@ def candidates(history: History) -> Iterator[History]:
                 yield _with(history, place, replace(step, rows=rows[:at] + rows[at + size :]))
     for place, step in enumerate(steps):
         if step.ask is not None:
-            for ask in simpler(step.ask):
+            for ask in step.ask.simpler():
                 yield _with(history, place, replace(step, ask=ask))
     for place in range(len(steps) - 1):
         if steps[place].do == steps[place + 1].do == "push":
-            joined = Step("push", steps[place].rows + steps[place + 1].rows)
+            joined = replace(steps[place], rows=steps[place].rows + steps[place + 1].rows)
             yield replace(history, steps=(*steps[:place], joined, *steps[place + 2 :]))
 
 
-def simpler(ask: Ask) -> Iterator[Ask]:
-    plain = Ask(ask.name, ask.k, ask.size, ask.slide, counts=ask.counts)
-    for name in ("where", "partition_by", "select", "distinct", "emit", "order", "offset", "closed", "score"):
-        if getattr(ask, name) != getattr(plain, name):
-            yield replace(ask, **{name: getattr(plain, name)})
-    if ask.k > 1:
-        yield replace(ask, k=1)
-    if ask.slide != ask.size:
-        yield replace(ask, slide=ask.size)
-
-
-def is_sound(history: History) -> bool:
+def is_sound(history: Whole) -> bool:
     """Tell whether every step speaks of a query that is there, and every new one of a new name."""
     alive: set[str] = set()
     for step in history.steps:
         name = step.name or (step.ask.name if step.ask else "")
-        if step.do == "register":
+        if step.do in ("register", "add"):
             if name in alive:
                 return False
             alive.add(name)
@@ -70,8 +70,8 @@ def is_sound(history: History) -> bool:
             return False
         if step.do == "remove":
             alive.remove(name)
-    return bool(history.begun)
+    return bool(history.begun) if isinstance(history, History) else True
 
 
-def _with(history: History, place: int, step: Step) -> History:
+def _with(history: H, place: int, step: Any) -> H:
     return replace(history, steps=(*history.steps[:place], step, *history.steps[place + 1 :]))

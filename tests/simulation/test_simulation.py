@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from skyband.algorithms import ALGORITHMS
-from tests.simulation import runs
+from tests.simulation import joins, runs, subscriptions
 from tests.simulation.histories import Can, History, draw
 from tests.simulation.shrink import candidates, is_sound, shrink
 from tests.simulation.truth import Truth
@@ -52,6 +54,47 @@ def test_batches_on_spark(spark: Any) -> None:
         runs.check(seed, can, play, "batch", rounds=30)
 
 
+@pytest.mark.parametrize("method", subscriptions.METHODS)
+def test_subscriptions(method: str) -> None:
+    play = partial(subscriptions.judge, method=method)
+    for seed in range(3 * SEEDS if method == "blocks" else SEEDS // 2):
+        history = subscriptions.draw(seed)
+        runs.examine(history, play, f"subscriptions-{method}", seed, folder=subscriptions.STORED)
+
+
+@pytest.mark.spark
+def test_subscriptions_on_spark(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", sys.executable)  # executors have the package that is tested
+    play = partial(subscriptions.on_spark, session=spark)
+    for seed in range(4):
+        history = subscriptions.draw(seed, on_spark=True)
+        runs.examine(history, play, "subscriptions-spark", seed, rounds=10, folder=subscriptions.STORED)
+
+
+def test_joins_and_aggregates() -> None:
+    for seed in range(2 * SEEDS):
+        runs.examine(joins.draw(seed), joins.judge, "joins", seed, rounds=400, folder=joins.STORED)
+
+
+@pytest.mark.spark
+def test_aggregates_on_spark(spark: Any) -> None:
+    play = partial(joins.on_spark, session=spark)
+    for seed in range(4):
+        history = joins.draw(seed, joins=False, on_spark=True)
+        runs.examine(history, play, "aggregates-spark", seed, rounds=10, folder=joins.STORED)
+
+
+@pytest.mark.parametrize("file", sorted(subscriptions.STORED.glob("*.json")), ids=lambda file: file.stem)
+def test_subscriptions_that_once_failed(file: Path) -> None:
+    for method in subscriptions.METHODS:
+        subscriptions.judge(subscriptions.History.from_json(file.read_text()), method)
+
+
+@pytest.mark.parametrize("file", sorted(joins.STORED.glob("*.json")), ids=lambda file: file.stem)
+def test_joins_that_once_failed(file: Path) -> None:
+    joins.judge(joins.History.from_json(file.read_text()))
+
+
 @pytest.mark.parametrize("file", STORED, ids=[file.stem for file in STORED])
 def test_what_once_failed(file: Path) -> None:
     history = History.from_json(file.read_text())
@@ -70,6 +113,44 @@ def test_a_history_is_plain_data() -> None:
         again = History.from_json(history.to_json())
         assert repr(again.steps) == repr(history.steps)
         assert draw(seed, Can()).to_json() == history.to_json()
+
+
+def test_histories_of_the_other_kinds_are_plain_data() -> None:
+    for seed in range(20):
+        one, other = subscriptions.draw(seed), joins.draw(seed)
+        assert repr(subscriptions.History.from_json(one.to_json()).steps) == repr(one.steps)
+        assert repr(joins.History.from_json(other.to_json()).steps) == repr(other.steps)
+
+
+def test_histories_of_subscriptions_have_everything_in_them() -> None:
+    histories = [subscriptions.draw(seed) for seed in range(200)]
+    steps = [step for history in histories for step in history.steps]
+    assert {step.do for step in steps} == {"add", "remove", "advance", "restart", "push"}
+    asks = [step.ask for step in steps if step.ask is not None]
+    for name in ("counts", "family", "order", "where", "emit"):
+        assert len({getattr(ask, name) for ask in asks}) > 1, name
+    for name in ("within", "since", "until"):
+        assert len([ask for ask in asks if getattr(ask, name)]) > 50, name
+    truths = [subscriptions.Truth.of(history) for history in histories[:60]]
+    heard = [h for truth in truths for piece in truth.steps for h in piece]
+    assert {h.change for h in heard} == {"entered", "left", "returned"}
+    assert sum(h.row == -1 for h in heard) > 100, "time alone does much"
+    assert sum(truth.late or 0 for truth in truths) > 0
+    assert sum(truth.counts["rejected"] > 0 for truth in truths) > 20
+
+
+def test_histories_of_joins_have_everything_in_them() -> None:
+    histories = [joins.draw(seed) for seed in range(200)]
+    steps = [step for history in histories for step in history.steps]
+    assert {step.do for step in steps} == {
+        "register", "change", "pause", "resume", "remove", "restart", "push", "world", "tell",
+    }  # fmt: skip
+    asks = [step.ask for step in steps if isinstance(step.ask, joins.IdAsk)]
+    names = ("order", "emit", "closed", "score", "where", "select", "group_by", "joined", "on", "condition", "whole",
+             "budget", "policy", "only", "default")  # fmt: skip
+    for name in names:
+        assert len({getattr(ask, name) for ask in asks}) > 1, name
+    assert {history.service for history in histories} == {"truthful", "fails", "gaps", "garbage"}
 
 
 def test_histories_have_everything_in_them() -> None:

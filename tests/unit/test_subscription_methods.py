@@ -10,7 +10,7 @@ import pytest
 
 import skyband as sb
 from skyband.queries.scoring import Scoring
-from tests.plain_subscriptions import Plain, Told
+from tests.simulation.plain_subscriptions import Plain, Told
 
 METHODS = ["blocks", "sa", "ra", "sasf", "sarf", "sapf", "rasf", "rarf", "rapf", "cpm", "snn", "adaptive"]
 N = 160

@@ -16,7 +16,7 @@ from skyband.algorithms.topkw import band_kernels
 from skyband.answers.notices import WORDS
 from skyband.engine.subscriptions import find
 from skyband.spark.reducers.subscriptions import SubscriptionPrefilter, in_order
-from tests.plain_subscriptions import Plain, Told
+from tests.simulation.plain_subscriptions import Plain, Told
 
 EXACT = ["blocks", "sa", "ra", "rapf", "cpm", "snn"]
 
