@@ -6,6 +6,15 @@ import numpy as np
 import pytest
 
 import skyband as sb
+from skyband.algorithms.staircase import panes, prefilter, staircase
+from tests.conformance.test_exact import KINDS, check
+from tests.streams import random_workload
+
+SMALL = (
+    (prefilter, {"PARTITIONED_ROWS": 7, "LATEST_ROWS": 5, "PARALLEL_ROWS": 9, "POOL_BYTES": 24 * 64 * 2, "THREADS": 3}),
+    (staircase, {"MOST_PICKS": 5, "PARALLEL_SLOTS": 4, "THREADS": 3}),
+    (panes, {"AT_ONCE": 3}),
+)
 
 
 def rule(time: np.ndarray, score: np.ndarray, queries: list[sb.Query], now: int, pane: int) -> set[int]:
@@ -52,3 +61,17 @@ def test_the_size_is_logarithmic_in_random_order() -> None:
         monitor.advance(start + 10_000)
         most = max(most, monitor.stats().kept)
     assert most <= 1.2 * (k * np.log(n / k) + k)
+
+
+@pytest.mark.parametrize("most_bars", [prefilter.MOST_BARS, 30])
+@pytest.mark.parametrize("kind", ["any", "events", "best", "latest", "partitions", "late", "long", "tied, latest"])
+def test_what_is_done_in_pieces_and_by_threads_is_the_same(
+    kind: str, most_bars: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With small limits, small streams take all the ways that are made for large ones."""
+    monkeypatch.setattr(prefilter, "MOST_BARS", most_bars)
+    for module, limits in SMALL:
+        for name, value in limits.items():
+            monkeypatch.setattr(module, name, value)
+    for seed in range(12):
+        check("staircase", random_workload(5_000 + seed, **KINDS[kind]))

@@ -301,11 +301,12 @@ class Staircase(Algorithm):
         return columns.start, columns.k, columns.slide
 
     def _pieces(self, due: DueWindows, ks: IntArray) -> list[DueWindows]:
-        """Split the due windows so that the answers of one piece fit into memory."""
+        """Split the due windows so that the answers of one piece fit into memory; those that end together stay so."""
         if len(due) == 0:
             return [due]
         most = ks[due.query] * self._partitions()
         piece = np.cumsum(most) // MOST_PICKS
+        piece = piece[np.searchsorted(due.end, due.end)]  # a pane is sealed once, and answers all that end with it
         edges = [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), len(due)]
         return [due[a:b] for a, b in itertools.pairwise(edges)]
 
