@@ -13,6 +13,7 @@ import importlib
 import inspect
 import json
 import os
+import random
 import shutil
 import signal
 import sys
@@ -42,8 +43,9 @@ def of_file(file: str) -> list[Mutant]:
 class Tries:
     """A plugin of pytest that runs what was collected again and again."""
 
-    def __init__(self, todo: list[tuple[str, Mutant]], results: Path, shared: bool) -> None:
-        self.todo, self.results, self.shared = todo, results, shared
+    def __init__(self, todo: list[tuple[str, Mutant]], results: Path, seconds: float, shared: bool) -> None:
+        self.todo, self.results, self.seconds, self.shared = todo, results, seconds, shared
+        self.known: dict[str, tuple[float, dict[str, list[int]] | None]] = {}
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Leave out the tests of other algorithms."""
@@ -56,69 +58,72 @@ class Tries:
                 can, play = runs.monitor("staircase")
                 for seed in range(8):
                     play(draw(seed, can))
-        known: dict[str, Any] = {}
-        _, code = self._run(lambda: known.update(self._pass_by()), 3_600, known)
-        if code:
-            raise pytest.UsageError("the tests fail, or do not end, as they are")
+        if ended := self._run(self._pass_by, self.known):
+            raise pytest.UsageError(f"the tests fail as they are: {ended}")
         for file, mutant in self.todo:
-            self._try(file, mutant, known)
+            self._try(file, mutant)
         return True
 
-    def _try(self, file: str, mutant: Mutant, known: dict[str, Any]) -> None:
-        lines = set(mutant.lines)
-        passing = [name for name, (_, by) in known.items() if by is None or not lines.isdisjoint(by.get(file, ()))]
-        passing.sort(key=lambda name: known[name][0])
-        limit = 10 + 4 * sum(known[name][0] for name in passing)
-        told: dict[str, Any] = {}
+    def _try(self, file: str, mutant: Mutant) -> None:
+        names, told = self._met(file, mutant), {"noticed": None}
         began = time.perf_counter()
 
-        def judge() -> None:
+        def judge() -> dict[str, Any]:
             with _applied(file, mutant):
-                told["by"] = self._first_to_fail(passing)
+                return {"noticed": self._first_to_fail(names)}
 
-        if passing:
-            stuck, code = self._run(judge, limit, told)
-            if stuck or code:
-                told["by"] = "it does not end" if stuck else "the process ends"
-        by = told.get("by") if passing else None
-        row = {"file": file, "mutant": mutant.name, "line": mutant.lines.start, "noticed": by, "tests": len(passing)}
+        ended = self._run(judge, told)
+        row = {"file": file, "mutant": mutant.name, "line": mutant.lines.start, "tests": len(names)}
+        row |= {"noticed": ended or told["noticed"], "seconds": round(time.perf_counter() - began, 2)}
         with self.results.open("a") as out:
-            out.write(json.dumps(row | {"seconds": round(time.perf_counter() - began, 2)}) + "\n")
-        if passing and stuck and self.shared:
+            out.write(json.dumps(row) + "\n")
+        if ended and self.shared:
             os._exit(STUCK)  # its threads may still run
 
-    def _run(self, job: Callable[[], None], seconds: float, told: dict[str, Any]) -> tuple[bool, int]:
-        """Do something that fills `told`; say whether it did not end, and otherwise with what."""
+    def _met(self, file: str, mutant: Mutant) -> list[str]:
+        """Return the tests that a change meets: the simulation, which sees most, then the quickest first."""
+        lines, spent, names = set(mutant.lines), 0.0, []
+        for name, (took, by) in sorted(self.known.items(), key=lambda one: (one[1][1] is not None, one[1][0])):
+            if spent <= self.seconds and (by is None or not lines.isdisjoint(by.get(file, ()))):
+                names.append(name)
+                spent += took
+        return names
+
+    def _run(self, job: Callable[[], dict[str, Any]], told: dict[str, Any]) -> str | None:
+        """Do something that tells something; return how it ended otherwise."""
         if self.shared:
-            return _within(seconds, job), 0
+            try:
+                told.update(job())
+            except TimeoutError:
+                return "does not end"
+            return None
         with tempfile.TemporaryDirectory() as folder:
             child = os.fork()
             if child == 0:
                 code = 1
                 try:
                     runs.FOUND = Path(folder)
-                    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - as long as it lives
-                    job()
-                    (Path(folder) / "told").write_text(json.dumps(told))
+                    (Path(folder) / "told").write_text(json.dumps(job()))
                     code = 0
                 finally:
                     os._exit(code)
-            deadline = time.monotonic() + seconds
-            while time.monotonic() < deadline:
-                if (ended := os.waitpid(child, os.WNOHANG))[0]:
-                    if ended[1] == 0:
-                        told.update(json.loads((Path(folder) / "told").read_text()))
-                    return False, ended[1]
-                time.sleep(0.005)
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            return True, 0
+            _, status = os.waitpid(child, 0)
+            if status == 0:
+                told.update(json.loads((Path(folder) / "told").read_text()))
+                return None
+            return "does not end" if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM else "crashes"
 
     def _first_to_fail(self, names: list[str]) -> str | None:
         items = {item.nodeid: item for item in self.session.items}
+        if self.shared:
+            signal.signal(signal.SIGALRM, _stop)  # else it ends the fork
         for name in names:
-            if not self._passes(items[name]):
-                return name
+            signal.alarm(10 + 5 * int(self.known[name][0]))
+            try:
+                if not self._passes(items[name]):
+                    return name
+            finally:
+                signal.alarm(0)
         return None
 
     def _passes(self, item: pytest.Item) -> bool:
@@ -213,36 +218,22 @@ def _followed(paths: set[str]) -> Iterator[dict[str, set[int]]]:
         threading.settrace(None)
 
 
-def _within(seconds: float, job: Callable[[], None]) -> bool:
-    """Do something; tell whether it had to be stopped."""
-    stopped = False
-
-    def stop(*_: object) -> None:
-        nonlocal stopped
-        stopped = True
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(int(seconds) + 1)
-    try:
-        job()
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-    return stopped
+def _stop(*_: object) -> None:
+    raise TimeoutError
 
 
-def main(results: str, *tests: str) -> int:
+def main(results: str, seconds: str, *tests: str) -> int:
     """Try the changes that are listed on the input, as files and names, and have no result yet."""
     asked = {(file, name) for file, name in json.load(sys.stdin)}
     asked -= {(row["file"], row["mutant"]) for row in read(Path(results))}
     files = sorted({file for file, _ in asked})
     todo = [(file, mutant) for file in files for mutant in of_file(file) if (file, mutant.name) in asked]
+    random.Random(0).shuffle(todo)  # so that a run which is cut short has tried a fair sample
     test_simulation.SEEDS //= SHARE
     setattr(runs, "shrink", lambda history, *_: history)  # noqa: B010 - that it fails is enough
     folder = Path(tempfile.mkdtemp())
     runs.FOUND = folder
-    tries = Tries(todo, Path(results), shared=any(file.startswith("spark/") for file in files))
+    tries = Tries(todo, Path(results), float(seconds), shared=any(file.startswith("spark/") for file in files))
     given = ["-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--tb=no", *tests]
     try:
         return int(pytest.main(given, plugins=[tries])) if todo else 0

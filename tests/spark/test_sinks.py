@@ -637,19 +637,18 @@ def test_keys_of_count_windows_and_of_side_rows(spark: Any) -> None:
 
 
 def test_answers_and_side_rows_are_sent_with_their_keys(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[tuple[set[str], dict[str, str]]] = []
+    sent: list[tuple[dict[str, Any], dict[str, str]]] = []
 
-    def send(messages: Any, options: dict[str, str]) -> None:
-        sent.append(({row.key for row in messages.collect()}, options))
+    def send(found: Any, options: dict[str, str]) -> None:
+        sent.append(({row.key: json.loads(row.value) for row in found.collect()}, options))
 
     monkeypatch.setattr("skyband.spark.sinks.kafka._send", send)
-    rows, to = answered(BOARD).slice(0, 3), {"kafka.bootstrap.servers": "there:1", "topic": "answers"}
+    rows, to = answered(BOARD), {"kafka.bootstrap.servers": "there:1", "topic": "answers"}
     Kafka("answers", "there:1").write(rows, 4, spark)
     Kafka("answers", "there:1", {"kafka.acks": "all"}).write(SIDE, 4, spark)
-    ends = {f"{row['window_end']:%Y-%m-%dT%H:%M:%S.%fZ}" for row in rows.to_pylist()}
-    assert sent[0] == (set(messages(spark, rows)), to)
-    assert {key.split("|")[1] for key in sent[0][0]} == ends
-    assert sent[1] == ({"4|1", "4|2"}, {"kafka.acks": "all", **to})
+    assert sent[0] == (messages(spark, rows), to)
+    assert sent[1] == (messages(spark, keyed(SIDE, 4)[0]), {"kafka.acks": "all", **to})
+    assert set(sent[1][0]) == {"4|1", "4|2"}
 
 
 def test_a_missing_connector_is_named(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,44 @@
+"""Panes: where they are cut, and what they remember of what they lost."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import skyband as sb
+from skyband.algorithms.staircase.panes import UNTOUCHED, Panes, pane_widths
+from skyband.windows import Schedule
+
+
+def schedules(*windows: sb.Window) -> list[Schedule]:
+    return [Schedule.of(sb.Query(f"q{i}", k=1, score="x", window=window)) for i, window in enumerate(windows)]
+
+
+def test_both_halves_of_a_pane_have_lost_what_it_lost_and_the_cut_is_torn() -> None:
+    panes = Panes(schedules(sb.Window(10)))
+    panes.cover(0, 29)
+    panes.lower(np.array([1]), 3, 7.0)
+    assert panes.refine(schedules(sb.Window(10), sb.Window(5)))
+    assert panes.cuts.tolist() == [0, 5, 10, 15, 20, 25, 30]
+    assert panes.depth[:-1].tolist() == [UNTOUCHED, UNTOUCHED, 3, 3, UNTOUCHED, UNTOUCHED]
+    assert panes.lost[2:4].tolist() == [7.0, 7.0]
+    assert panes.torn.tolist() == [False, False, False, True, False, False, False]
+
+
+def test_what_lies_before_forgotten_panes_is_lost() -> None:
+    for forgotten in (False, True):
+        panes = Panes(schedules(sb.Window(10)))
+        panes.cover(20, 49)
+        panes.forget(2 if forgotten else 0)
+        numbers = panes.number(np.array([45]))
+        panes.cover(0, 59)
+        assert panes.number(np.array([45])) == numbers, "panes keep their numbers"
+        before, after = panes.depth[: 4 if forgotten else 2], panes.depth[-3:-1]
+        assert set(before.tolist()) == {0 if forgotten else UNTOUCHED}
+        assert set(after.tolist()) == {UNTOUCHED}
+        assert panes.worst_losses(np.array([0]), np.array([20]))[0] == np.inf or not forgotten
+
+
+def test_widths_are_found_on_a_short_stretch_of_very_many_panes() -> None:
+    assert pane_widths(schedules(sb.Window(1), sb.Window("1 day"))) == [1]
+    assert pane_widths(schedules(sb.Window(10), sb.Window(15))) == [5, 10]
+    assert pane_widths(schedules(sb.Window(10), sb.Window(4))) == [2, 4]
