@@ -114,12 +114,18 @@ def test_published_and_own_ways_agree_on_a_longer_stream() -> None:
     assert len(told[0]) > 500
 
 
+@pytest.mark.parametrize(("lasts", "least"), [((150, 300, 450), 50), ((15, 150, 50, 450), 0)], ids=["long", "short"])
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_left_out_elsewhere_nobody_misses(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From survivors alone, everyone is told the same, in the same order, and has the same best."""
+def test_what_is_left_out_elsewhere_nobody_misses(
+    seed: int, lasts: tuple[int, ...], least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From survivors alone, everyone is told the same, in the same order, and has the same best.
+
+    In short windows events expire while others of their batch still come.
+    """
     monkeypatch.setattr("skyband.engine.subscriptions.APART", seed % 2)
     given = [one for one in subscriptions(seed, timed=True) if one.since is None and one.name != "odd"]
-    everyone = [replace(one, last=150 * (1 + i % 3)) for i, one in enumerate(given)]
+    everyone = [replace(one, last=lasts[i % len(lasts)]) for i, one in enumerate(given)]
     everyone[0] = replace(everyone[0], until=500)
     whole, part = (sb.Subscriptions(everyone, time="t", id="id", select=["kind"]) for _ in range(2))
     rng = np.random.default_rng(seed)
@@ -140,7 +146,7 @@ def test_what_is_left_out_elsewhere_nobody_misses(seed: int, monkeypatch: pytest
         assert whole.subscriptions == part.subscriptions
         for name in whole.subscriptions:
             assert whole.top(name) == part.top(name), name
-    assert left_out > 50
+    assert left_out > least
 
 
 def test_who_is_among_the_best_between_two_rows_is_told() -> None:
@@ -157,6 +163,17 @@ def test_who_is_among_the_best_between_two_rows_is_told() -> None:
     assert mask.tolist() == [True, False, False, False, True]
     found += part.push(batch.filter(pa.array(mask)))
     assert [(n.at, n.change, n.id) for n in found] == told
+
+
+def test_time_passes_with_rows_that_nobody_wants() -> None:
+    near = sb.Subscription("near", k=1, score=sb.Distance({"x": 0.0}), last=10, where="kind = 'a'", emit="changes")
+    following = sb.Subscriptions([near], time="t", id="id")
+    following.push({"t": [0], "id": [0], "x": [1.0], "kind": ["a"]})
+    batch = pa.record_batch({"t": [7, 8, 13], "id": [1, 2, 3], "x": [3.0, 0.0, 0.0], "kind": ["a", "b", "b"]})
+    mask = SubscriptionPrefilter(following).mask(batch)
+    assert mask.tolist() == [True, False, True]
+    told = [(n.at, n.change, n.id) for n in following.push(batch.filter(pa.array(mask)))]
+    assert told == [(10, "left", 0), (10, "entered", 1)]
 
 
 def test_subscriptions_come_and_go() -> None:
