@@ -156,6 +156,13 @@ def test_explain_says_only_what_there_is(algorithm: str) -> None:
     assert ("panes" in before, "panes" in after) == (algorithm == "staircase",) * 2
 
 
+@pytest.mark.parametrize("size", ["1 minute", "10 events"])
+def test_explain_says_ages_in_the_words_of_the_window(size: str) -> None:
+    query = sb.Query("q", k=2, score="x", window=sb.Window(size))
+    monitor = sb.Monitor([query], time="t", id="id", algorithm="stkqf")
+    assert f"virtual queries: the best 2 of the last {size}" in monitor.explain()
+
+
 def test_explain_of_queries_per_id_says_only_what_there_is() -> None:
     joined = sb.Query("j", k=1, score="x + value", window=TEN, join=sb.Join("value", budget=1))
     summed = sb.Query("s", k=1, score="sum(x)", window=TEN)

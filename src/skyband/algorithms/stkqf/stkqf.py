@@ -45,6 +45,7 @@ from skyband.algorithms.stkqf.skyline import Need, Scan, SQGrid, scan_for
 from skyband.events.store import EventStore
 from skyband.order import IntArray, SlotArray
 from skyband.queries.query import Distinct
+from skyband.times import spoken
 from skyband.windows import NEVER, DueWindows, Schedule
 
 
@@ -120,16 +121,19 @@ class STKQF(Partitioned):
         self.gone_before = state["gone_before"]
         super().restore(state)
 
+    def _age(self, age: int) -> str:
+        return f"{age:,} events" if self.arena.counts else spoken(age)
+
     def explain(self, moment: Callable[[int], str]) -> list[str]:  # noqa: ARG002 - ages, not moments
         """Describe the virtual queries, and what was scanned for the last new one."""
-        virtual = ", ".join(f"the best {need.k} of the last {need.n:,}" for need in self.grid.virtual())
+        virtual = ", ".join(f"the best {need.k} of the last {self._age(need.n)}" for need in self.grid.virtual())
         lines = [f"virtual queries: {virtual}"]
         if len(self.kept()):
             lines.append(f"{self.candidates():,} of the events are candidates")
         for scan, scanned, skipped in self.scans:
             lines.append(
-                f"the last change was case {scan.case.value}, {scan.case.meaning}: of ages {scan.newer:,} to "
-                f"{scan.older:,}, {scanned} partitions were scanned, {skipped} could not miss anything"
+                f"the last change was case {scan.case.value}, {scan.case.meaning}: of ages {self._age(scan.newer)} to "
+                f"{self._age(scan.older)}, {scanned} partitions were scanned, {skipped} could not miss anything"
             )
         return lines
 
