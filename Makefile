@@ -3,10 +3,18 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# What is installed when .venv is made: groups of pyproject.toml, and a file of versions, as constraints/spark-4.1.txt.
+WITH ?= dev docs bench
+CONSTRAINTS ?=
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
+PYTEST = $(BIN)/pytest --numprocesses 2 --dist loadfile
+FAST = tests/unit tests/conformance tests/expressions tests/languages tests/golden src
+TESTS ?=
+
 .DEFAULT_GOAL := help
-.PHONY: help setup java kafka-jars demo test torture lint format bench docs clean
+.PHONY: help setup java kafka-jars demo check test coverage torture lint format bench docs api types package clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -20,7 +28,8 @@ $(STAMP): pyproject.toml
 	  echo "Skyband needs Python 3.11 or newer, but $$python is" \
 	    "$$($$python --version 2>/dev/null | grep -o '[0-9].*' || echo missing): name another with 'make setup PYTHON=python3.12', after removing .venv if there is one." >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all]'
+	@$(PIP) 'pip>=25.1'  # the first that knows dependency groups; a new .venv has that of its Python
+	$(PIP) $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS)) --editable '.[all]' $(addprefix --group ,$(WITH))
 	@touch $@
 
 java:
@@ -36,8 +45,14 @@ kafka-jars: $(STAMP)
 demo: $(STAMP) java  ## watch leaderboards over a made-up market
 	@$(BIN)/skyband demo
 
+check: lint  ## lint, types and the fast tests: no Spark, no browser, a few minutes
+	$(PYTEST) -m 'not spark' $(FAST)
+
 test: $(STAMP) java lint kafka-jars  ## lint, types and all tests
-	$(BIN)/pytest --numprocesses 2 --dist loadfile
+	$(PYTEST)
+
+coverage: $(STAMP) java kafka-jars  ## which lines and branches the tests reach; some: make coverage TESTS=tests/unit
+	$(PYTEST) --cov --cov-report term-missing:skip-covered --cov-report html $(TESTS)
 
 torture: $(STAMP) java  ## play ten thousand histories, kill streams 200 times, and compare what they leave
 	$(BIN)/python -m tests.simulation --seeds 10000
@@ -60,6 +75,21 @@ bench: $(STAMP)  ## measure the core (others: python -m benchmarks NAME)
 docs: $(STAMP)  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict
 
+# A tag is the API that users have. Before the first one there is nothing to compare with.
+api: $(STAMP)  ## breaking changes of the API since the last tag
+	@tag=$$(git describe --tags --abbrev=0 2>/dev/null); \
+	if [ -n "$$tag" ]; then $(BIN)/griffe check skyband --search src --against "$$tag" --verbose; \
+	else echo "There is no tag yet, so there is no published API to compare with."; fi
+
+types: $(STAMP)  ## whether the names on the page API have types, by pyright
+	$(BIN)/python scripts/check-types
+
+package: $(STAMP)  ## build wheel and sdist, and ask each a query from a clean environment
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/python scripts/smoke dist/*.whl
+	$(BIN)/python scripts/smoke dist/*.tar.gz
+
 clean:  ## remove what is made, but for .venv
-	rm -rf site dist build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf site dist build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +

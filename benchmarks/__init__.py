@@ -42,7 +42,7 @@ NEEDED = {
     "acquatop": (),
     "filter": (),
 }
-EXTRAS = {"spark": "spark,bench"}  # of the others: bench
+EXTRAS = {"spark": "[spark]"}  # beside the dependency group bench
 
 
 class BenchmarkError(SkybandError):
@@ -100,7 +100,7 @@ def run(
     """
     _check(name, full, smoke)
     csv, docs = _places(name, output)
-    from benchmarks import machine, measure, report  # here: they need the extra
+    from benchmarks import machine, measure, report  # here: they need the group
     from benchmarks.workloads import SEED
 
     benchmark: Any = import_module(f"benchmarks.{name}")
@@ -162,8 +162,8 @@ def _check(name: str, full: bool, smoke: bool) -> None:
         raise BenchmarkError(msg)
     missing = [package for package in (*NEEDED[name], "matplotlib") if importlib.util.find_spec(package) is None]
     if missing:
-        extra = EXTRAS.get(name, "bench")
-        msg = f"benchmarks need {', '.join(missing)}, not installed here; run: pip install -e '.[{extra}]'"
+        install = f"pip install -e '.{EXTRAS.get(name, '')}' --group bench"
+        msg = f"benchmarks need {', '.join(missing)}, not installed here; run: {install} (pip 25.1 or newer)"
         raise BenchmarkError(msg)
 
 

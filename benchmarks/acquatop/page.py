@@ -64,7 +64,7 @@ RUN_IT = """\
 ## Run it yourself
 
 ```
-pip install -e '.[bench]'   # in a clone of the repository
+pip install -e . --group bench   # in a clone of the repository, with pip 25.1 or newer
 python -m benchmarks acquatop --data FOLDER                                    # everything: some minutes
 python -m benchmarks acquatop --experiment 1 --data FOLDER --output rows.csv   # one experiment, its rows only
 python -m benchmarks acquatop --smoke --data FOLDER --output out               # some seconds, to see that it works

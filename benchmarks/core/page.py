@@ -35,7 +35,7 @@ RUN_IT = """\
 ## Run it yourself
 
 ```
-pip install -e '.[bench]'   # in a clone of the repository
+pip install -e . --group bench   # in a clone of the repository, with pip 25.1 or newer
 python -m benchmarks core            # some minutes
 python -m benchmarks core --smoke    # some seconds, only to see that it works
 python -m benchmarks core --full     # larger, more repeats

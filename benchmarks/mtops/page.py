@@ -41,7 +41,7 @@ RUN_IT = """\
 ## Run it yourself
 
 ```
-pip install -e '.[bench]'   # in a clone of the repository
+pip install -e . --group bench   # in a clone of the repository, with pip 25.1 or newer
 python -m benchmarks mtops --data FOLDER    # some minutes
 python -m benchmarks mtops --smoke          # some seconds, only to see that it works
 python -m benchmarks mtops --full           # the sizes of the thesis everywhere: hours

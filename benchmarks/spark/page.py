@@ -40,7 +40,7 @@ RUN_IT = """\
 ## Run it yourself
 
 ```
-pip install -e '.[spark,bench]'   # in a clone of the repository
+pip install -e '.[spark]' --group bench   # in a clone of the repository, with pip 25.1 or newer
 python -m benchmarks spark            # less than half an hour
 python -m benchmarks spark --smoke    # about a minute, only to see that it works
 python -m benchmarks spark --full     # larger, more repeats

@@ -51,7 +51,7 @@ RUN_IT = """\
 ## Run it yourself
 
 ```
-pip install -e '.[bench]'   # in a clone of the repository
+pip install -e . --group bench   # in a clone of the repository, with pip 25.1 or newer
 python -m benchmarks stkqf --data FOLDER    # about ten minutes
 python -m benchmarks stkqf --smoke          # some seconds, only to see that it works
 python -m benchmarks stkqf --full           # the sizes of the paper everywhere: hours

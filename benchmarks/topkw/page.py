@@ -49,7 +49,7 @@ RUN_IT = """\
 ## Run it yourself
 
 ```
-pip install -e '.[bench]'   # in a clone of the repository
+pip install -e . --group bench   # in a clone of the repository, with pip 25.1 or newer
 python -m benchmarks topkw --data FOLDER    # some minutes
 python -m benchmarks topkw --smoke          # some seconds, only to see that it works
 python -m benchmarks topkw --full           # the sizes of the paper everywhere: many hours
