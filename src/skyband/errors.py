@@ -21,7 +21,7 @@ class QueryError(SkybandError, ValueError):
     """
 
     def __init__(self, problems: str | Sequence[str], name: str | None = None) -> None:
-        self.problems = (problems,) if isinstance(problems, str) else tuple(problems)
+        self.problems: tuple[str, ...] = (problems,) if isinstance(problems, str) else tuple(problems)
         self.name = name
         head = f"query {name!r}: " if name else ""
         if len(self.problems) == 1:
@@ -83,7 +83,9 @@ class LanguageError(QueryError):
     """
 
     def __init__(self, message: str, text: str, position: int | None = None) -> None:
-        self.message, self.text, self.position = message, text, position
+        self.message: str = message
+        self.text: str = text
+        self.position: int | None = position
         self.line: int | None = None
         self.column: int | None = None
         shown = message

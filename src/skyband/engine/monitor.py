@@ -78,12 +78,13 @@ class Monitor:
         on_rejected: Sink | None = None,
         services: Mapping[str, Any] | None = None,
     ) -> None:
-        self.source = StreamColumns(time, id, time_unit)
-        self.on_late, self.on_rejected = on_late, on_rejected
-        self.roster = QueryRegistry(algorithm, self.source, services)
+        self.source: StreamColumns = StreamColumns(time, id, time_unit)
+        self.on_late: Sink | None = on_late
+        self.on_rejected: Sink | None = on_rejected
+        self.roster: QueryRegistry = QueryRegistry(algorithm, self.source, services)
         self._types: dict[str, pa.DataType] = {}  # of the columns that have held anything
         self.watermark: int | None = None
-        self.newest = NEVER
+        self.newest: int = NEVER
         self._stats = Stats()
         if queries:
             self.roster.add(queries, None, NEVER)

@@ -59,9 +59,9 @@ class Remote:
         if budget is not None and (not isinstance(budget, int) or budget < 0):
             msg = f"the budget is {budget!r}; give how many ids may be refreshed at one moment, or None for no bound"
             raise InputError(msg)
-        self.gateway = Gateway(service, limits)
-        self.replica = Replica(capacity)
-        self.shares = SharedBudget(budget)
+        self.gateway: Gateway = Gateway(service, limits)
+        self.replica: Replica = Replica(capacity)
+        self.shares: SharedBudget = SharedBudget(budget)
         if known:
             self.replica.put(list(known), np.array(list(known.values()), np.float64), microseconds_of(as_of))
 
