@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -83,7 +84,7 @@ def run(
     output
         Where the figures and the page go; when left out, to the places they have in the repository,
         ``benchmarks/results`` and ``docs``, under the current folder. A name that ends in ``.csv`` is the file of the
-        figures, and then there is no page.
+        figures, and then there is no page. A smoke run goes to a temporary folder instead.
     full, smoke
         Larger and longer; or, within seconds, only to see that everything works.
     experiment
@@ -99,7 +100,7 @@ def run(
         For an unknown name, contradicting sizes, data that are not there, or a package that is not installed.
     """
     _check(name, full, smoke)
-    csv, docs = _places(name, output)
+    csv, docs = _places(name, output, smoke)
     from benchmarks import machine, measure, report  # here: they need the group
     from benchmarks.workloads import SEED
 
@@ -110,7 +111,6 @@ def run(
     show = console or Console()
     with benchmark.setting(scale) as setting:
         rows = _measured(experiments, setting, show)
-    csv.parent.mkdir(parents=True, exist_ok=True)
     measure.write_rows(rows, csv)
     size = "smoke" if smoke else "full" if full else "default"
     about = machine.describe(NEEDED[name]) | {"seed": SEED, "size": size} | setting.about
@@ -123,12 +123,19 @@ def run(
     return Outcome(rows, found, csv, page)
 
 
-def _places(name: str, output: str | Path | None) -> tuple[Path, Path | None]:
-    """Return the file of the figures, and the folder of the page if there is to be one."""
-    if output is None:
-        return RESULTS / f"{name}.csv", DOCS
-    given = Path(output)
-    return (given, None) if given.suffix == ".csv" else (given / f"{name}.csv", given)
+def _places(name: str, output: str | Path | None, smoke: bool) -> tuple[Path, Path | None]:
+    """Return the file of the figures, and the folder of the page if there is to be one; the folder is there then."""
+    places: tuple[Path, Path | None] = RESULTS / f"{name}.csv", DOCS
+    if output is not None or smoke:
+        given = Path(output or mkdtemp(prefix="skyband-smoke-"))  # figures that mean nothing replace none that do
+        places = (given, None) if given.suffix == ".csv" else (given / f"{name}.csv", given)
+    folder = places[0].parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"cannot write to {str(folder)!r}: {error.strerror}; name another folder with --output"
+        raise BenchmarkError(msg) from None
+    return places
 
 
 def _chosen(name: str, benchmark: Any, experiment: str | None, docs: Path | None) -> dict[str, Any]:

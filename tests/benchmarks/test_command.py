@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import benchmarks
 import benchmarks.__main__ as command
 
 
@@ -40,6 +41,10 @@ def test_options_reach_the_benchmark(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         (["speed"], "there is no benchmark 'speed'; choose one of core, spark"),
         (["core", "--full", "--smoke"], "both full and smoke were asked for; choose one"),
         (["core", "--experiment", "k"], "name the file of its figures: --output FILE.csv"),
+        (
+            ["core", "--output", "pyproject.toml/out"],
+            "cannot write to 'pyproject.toml/out': Not a directory; name another",
+        ),
     ],
 )
 def test_mistakes_end_in_one_sentence(
@@ -50,3 +55,11 @@ def test_mistakes_end_in_one_sentence(
         command.main()
     assert ended.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_smoke_run_replaces_no_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    csv, docs = benchmarks._places("core", None, smoke=True)
+    assert csv.parent == docs
+    assert csv.parent.parent == tmp_path
+    assert benchmarks._places("core", None, smoke=False) == (Path("benchmarks/results/core.csv"), Path("docs"))
