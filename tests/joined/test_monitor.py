@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -536,3 +536,25 @@ def test_what_is_told_before_all_time_says_nothing_about_how_often_values_change
     assert all(answer.exact for answer in monitor.finish())
     rates = monitor.joins.remotes["value"].replica.view(list(range(5))).interval
     assert (rates > 0).all()
+
+
+def test_a_service_may_be_asked_for_numbers_and_for_text() -> None:
+    """By queries that take its ids from different columns; a restart knows both."""
+
+    def fans(ids: Sequence[int | str]) -> dict[int | str, float | None]:
+        return {one: None if one in (2, "b") else float(len(str(one))) for one in ids}
+
+    window = sb.Window(10)
+    queries = [
+        sb.Query("numbers", k=2, score="x + fans", window=window, join=sb.Join("fans")),
+        sb.Query("text", k=2, score="x + fans", window=window, join=sb.Join("fans", on="name")),
+    ]
+    rows = [{"t": t, "id": t, "name": "abc"[t], "x": float(t)} for t in range(3)]
+    monitor = sb.Monitor(queries, time="t", id="id", services={"fans": fans})
+    monitor.push(rows)
+    monitor.advance(10)
+    again = sb.Monitor.restore(monitor.snapshot(), services={"fans": fans})
+    again.push([{**row, "t": 10 + row["t"]} for row in rows])  # type: ignore[operator]
+    found = {answer.query: [row.id for row in answer.rows] for answer in again.advance(20)}
+    assert found == {"numbers": [1, 0], "text": [2, 0]}
+    assert again.joins.remotes["fans"].replica.view([0, "a"]).value.tolist() == [1.0, 1.0]

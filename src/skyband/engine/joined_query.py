@@ -27,8 +27,8 @@ from skyband.remote.acquatop import AcquaTop
 from skyband.remote.filter_join import FilterJoin
 from skyband.remote.join import JoinedAnswer, RemoteJoin
 from skyband.remote.maintainer import Refreshed
-from skyband.remote.objects import Id
 from skyband.remote.remote import Remote
+from skyband.remote.services.base import Id
 from skyband.windows import DueWindows, WindowGrid
 
 

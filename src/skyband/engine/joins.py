@@ -18,8 +18,8 @@ from skyband.engine.per_id import PerIdQuery, State
 from skyband.errors import InputError, QueryError
 from skyband.events.batch import EventBatch, StreamColumns
 from skyband.queries.query import Query
-from skyband.remote.objects import Id
 from skyband.remote.remote import as_remotes
+from skyband.remote.services.base import Id
 from skyband.times import microseconds_of
 from skyband.windows import NEVER, DueWindows, Schedule
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from skyband.order import FloatArray
-from skyband.remote.objects import Id
+from skyband.remote.services.base import Id
 
 
 class SharedBudget:

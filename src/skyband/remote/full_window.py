@@ -15,7 +15,6 @@ import pyarrow as pa
 from skyband.errors import QueryError
 from skyband.remote.objects import (
     Arrivals,
-    Id,
     JoinedObject,
     Score,
     as_objects,
@@ -24,6 +23,7 @@ from skyband.remote.objects import (
     is_number,
     merits,
 )
+from skyband.remote.services.base import Id
 from skyband.windows import WindowGrid
 
 

@@ -20,9 +20,10 @@ import pyarrow as pa
 from skyband.errors import InputError
 from skyband.order import NEVER, BoolArray, FloatArray
 from skyband.remote.maintainer import Evaluation, Maintainer, Refreshed
-from skyband.remote.objects import Arrivals, Id, Ids, JoinedObject, ObjectStore, score_of
+from skyband.remote.objects import Arrivals, Ids, JoinedObject, ObjectStore, score_of
 from skyband.remote.replica import Replica
 from skyband.remote.services import Traffic
+from skyband.remote.services.base import Id
 
 STALE = "remote values are stale or not known"
 UNSEEN = "remote values of other objects may be stale"

@@ -20,11 +20,12 @@ import numpy as np
 from skyband.errors import InputError
 from skyband.order import BoolArray, FloatArray
 from skyband.remote.budget import Savings
-from skyband.remote.objects import Id, JoinedObject, Score, score_of
+from skyband.remote.objects import JoinedObject, Score, score_of
 from skyband.remote.policies import Candidates, Policy, find_policy
 from skyband.remote.policies.gain import Gain
 from skyband.remote.replica import Replica, View
 from skyband.remote.services import Gateway, Traffic
+from skyband.remote.services.base import Id
 from skyband.windows import WindowGrid
 
 QUANTILES = np.array([NormalDist().inv_cdf((place + 0.5) / 16) for place in range(16)])

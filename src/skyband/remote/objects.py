@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from skyband.order import FloatArray, IntArray, best_first, merit_of
+from skyband.remote.services.base import Id
 from skyband.windows import WindowGrid
 
-Id = int | str
 Ids = Iterable[Id] | npt.NDArray[Any]
 Rank = tuple[float, int, Id]
 """Where an object stands in the one total order; smaller is better."""

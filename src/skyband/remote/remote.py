@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from skyband.errors import InputError
 from skyband.remote.budget import SharedBudget
-from skyband.remote.objects import Id
 from skyband.remote.replica import Replica
 from skyband.remote.services import Gateway, Limits, Service, Traffic
+from skyband.remote.services.base import Id
 from skyband.times import microseconds_of
 
 State = tuple[dict[str, Any], dict[str, pa.Table]]

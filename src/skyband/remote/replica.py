@@ -29,9 +29,9 @@ import pyarrow as pa
 
 from skyband.errors import InputError
 from skyband.order import ALWAYS, NEVER, BoolArray, FloatArray, IntArray
+from skyband.remote.services.base import Id, id_columns, ids_in
 from skyband.times import SECOND
 
-Id = int | str
 _COLUMNS: dict[str, npt.DTypeLike] = {
     "value": np.float64,  # NaN: nothing is known, or there is no such id
     "refreshed": np.int64,  # NEVER: nothing is known
@@ -306,7 +306,7 @@ class Replica:
         names = list(self._slots)
         slots = np.fromiter(self._slots.values(), np.int64, len(names))
         order = np.argsort(self._columns["used"][slots], kind="stable")  # the order of use is not lost
-        columns = {"id": pa.array([names[place] for place in order.tolist()])}
+        columns = id_columns(names[place] for place in order.tolist())
         columns |= {name: pa.array(self._columns[name][slots[order]]) for name in _KEPT}
         meta = {
             "capacity": self.capacity,
@@ -340,7 +340,7 @@ class Replica:
         table = table.slice(max(0, table.num_rows - (replica.capacity or table.num_rows)))
         replica.evicted, replica._looks = meta["evicted"], np.array(meta["looks"])
         replica._steps = np.array(meta["steps"])
-        slots = replica._admit(table["id"].to_pylist())
+        slots = replica._admit(ids_in(table))
         for name in _KEPT:
             replica._columns[name][slots] = table[name].to_numpy()
         return replica

@@ -46,7 +46,8 @@ import pyarrow as pa
 
 from skyband.errors import QueryError
 from skyband.order import FloatArray, IntArray
-from skyband.remote.objects import Arrivals, Id, JoinedObject, Rank, Score, as_objects, as_table, is_number, merits
+from skyband.remote.objects import Arrivals, JoinedObject, Rank, Score, as_objects, as_table, is_number, merits
+from skyband.remote.services.base import Id
 from skyband.windows import WindowGrid
 
 Outside = Literal["bound", "ignore"]

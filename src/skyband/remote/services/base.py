@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+import pyarrow as pa
+
 from skyband.errors import SkybandError
 
 Id = int | str
@@ -48,6 +50,27 @@ class ServiceError(SkybandError):
 
 class ServiceTimeout(ServiceError, TimeoutError):  # noqa: N818 - says it all
     """A request that took too long."""
+
+
+def id_columns(ids: Iterable[Id]) -> dict[str, pa.Array]:
+    """Return ids as columns of a table: a service may be asked for numbers by one query, and for text by another.
+
+    Examples
+    --------
+    >>> ids_in(pa.table(id_columns([7, "seven"])))
+    [7, 'seven']
+    """
+    listed = list(ids)
+    return {
+        "id": pa.array([None if isinstance(one, str) else one for one in listed], pa.int64()),
+        "text_id": pa.array([one if isinstance(one, str) else None for one in listed], pa.string()),
+    }
+
+
+def ids_in(table: pa.Table) -> list[Id]:
+    """Return the ids that `id_columns` put into a table."""
+    numbers, texts = (table[name].to_pylist() for name in ("id", "text_id"))
+    return [number if text is None else text for number, text in zip(numbers, texts, strict=True)]
 
 
 def matched(ids: Sequence[Id], pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:

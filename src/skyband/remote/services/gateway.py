@@ -29,7 +29,7 @@ from typing import Any
 import pyarrow as pa
 
 from skyband.errors import InputError
-from skyband.remote.services.base import Id, Service, ServiceError
+from skyband.remote.services.base import Id, Service, ServiceError, id_columns, ids_in
 from skyband.remote.services.function import Function
 from skyband.remote.services.limits import CircuitBreaker, Limits, MissingIds, RateLimiter, Traffic
 
@@ -197,7 +197,7 @@ class Gateway:
             pace, breaker, missing = self._pace.left(now), self._breaker.left(now), self._missing.left(now)
             at = self._wall() if pace or breaker[1] or missing else 0.0  # where nothing waits, states do not differ
         return {"at": at, "pace": pace, "breaker": breaker}, {
-            "missing": pa.table({"id": list(missing), "left": list(missing.values())})
+            "missing": pa.table({**id_columns(missing), "left": pa.array(missing.values(), pa.float64())})
         }
 
     def resume(self, state: State | None = None) -> None:
@@ -221,7 +221,7 @@ class Gateway:
             failures, rest = meta["breaker"]
             self._breaker.resume(failures, max(rest - passed, 0.0), now)
             if "missing" in tables:
-                ids, left = (tables["missing"][name].to_pylist() for name in ("id", "left"))
+                ids, left = ids_in(tables["missing"]), tables["missing"]["left"].to_pylist()
                 self._missing.resume({name: seconds - passed for name, seconds in zip(ids, left, strict=True)}, now)
 
     # What the threads do.
