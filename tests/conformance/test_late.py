@@ -91,3 +91,15 @@ def test_they_begin_and_end_nothing(algorithm: str) -> None:
     times = [20, 500, 44, 45, 20, 44]  # one of them is an event
     monitor.push([{"t": t, "id": t, "x": np.nan if t == 500 else 1.0} for t in times])
     assert [(a.start, a.end, [row.id for row in a.rows]) for a in monitor.finish()] == [(45, 55, [45])]
+
+
+@pytest.mark.parametrize("count", [1, 6])
+@pytest.mark.parametrize("algorithm", algorithms())
+def test_they_begin_nothing_for_a_query_that_comes_later(algorithm: str, count: int) -> None:
+    monitor = sb.Monitor([made("a", False, 1)], algorithm=algorithm, time="t", id="id")
+    monitor.advance(50)
+    monitor.push([{"t": 20, "id": i, "x": 1.0} for i in range(count)])
+    assert monitor.stats().late == count
+    monitor.register(sb.Query("long", k=1, score="x", window=sb.Window(100)))
+    monitor.push([{"t": 250, "id": 9, "x": 1.0}])
+    assert [a.end for a in monitor.finish() if a.query == "long"] == [300]

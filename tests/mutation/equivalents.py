@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 EQUIVALENT: dict[str, dict[str, list[str]]] = {
+    "algorithms/staircase/panes.py": {
+        "a short cut: what follows finds nothing to add": [
+            "Panes.cover: self.cuts[0] <= low -> (self.cuts[0] < low)",
+        ],
+    },
+    "algorithms/staircase/prefilter.py": {
+        "the one partition has number 0": ["_bars: partitions > 1 -> (partitions >= 1)"],
+        "the sieve drops what may be dropped: costs time only": [
+            "lets_all_through: columns.partitions > 1 -> (columns.partitions >= 1)",
+        ],
+    },
     "files/durable.py": {
         "one moment among 3,600 seconds": [
             "Folder.clean: time.time() - draft.stat().st_mtime > ABANDONED"
