@@ -10,7 +10,8 @@ CONSTRAINTS ?=
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 PYTEST = $(BIN)/pytest --numprocesses 2 --dist loadfile
-FAST = tests/unit tests/conformance tests/expressions tests/languages tests/golden src
+FAST = src tests/unit tests/expressions tests/languages tests/golden \
+  $(addprefix tests/conformance/test_,staircase.py ties.py minimal.py)
 TESTS ?=
 
 .DEFAULT_GOAL := help
