@@ -75,6 +75,21 @@ def test_a_sibling_that_selects_other_columns_changes_nothing() -> None:
     assert found == [[None, 1]] * 4
 
 
+def test_of_queries_that_select_more_the_one_that_kept_enough_serves_a_new_one() -> None:
+    window = sb.Window(10)
+    few = sb.Query("few", k=1, score="x", window=window)
+    many = sb.Query("many", k=3, score="x", window=window, select=("n",))
+    for change in (False, True):
+        monitor = sb.Monitor([few], time="t", id="id")
+        monitor.register(many)
+        monitor.push([{"t": t, "id": t, "x": float(t), "n": t} for t in range(6)])
+        new = sb.Query("few" if change else "new", k=3, score="x", window=window)
+        monitor.change(new) if change else monitor.register(new)
+        answer = next(answer for answer in monitor.finish() if answer.query == new.name)
+        assert answer.exact
+        assert [row.id for row in answer.rows] == [5, 4, 3]
+
+
 def test_queries_share_what_begins_alike() -> None:
     queries = [query("n"), query("none", select=()), query("m", select=("m",)), query("both", select=("n", "m"))]
     monitor = sb.Monitor(queries, time="t", id="id")

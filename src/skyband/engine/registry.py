@@ -143,21 +143,26 @@ class QueryRegistry:
         self.look_back(query, watermark, newest)  # refuses too many windows while the present query is still there
         place = self.order.index(query.name)
         group = None if self.joins.find(query.name) else self.group(query.name)
+        before = None
         if group is not None and query.sides is None and group.serves(query):
             before = group.previous.get(query.name)
+        if group is not None and query.sides is None and self._find_group(query) is group:
             group.remove(query.name)
             group.add([query], NEVER if watermark is None else watermark)
-            if before is not None and query.emits_changes:
-                group.previous[query.name] = before
         else:
             self.remove(query.name)
             self.add([query], watermark, newest)
             self.order.insert(place, self.order.pop())
+        if before is not None and query.emits_changes:
+            self.group(query.name).previous[query.name] = before
         self.schedule(query.name).paused = paused
 
     def _find_group(self, query: Query) -> RankingGroup | None:
-        """Return the group that can serve a query, if there is one."""
-        return next((group for group in self.groups if group.serves(query)), None)
+        """Return the group that can serve a query, if there is one; of several the one that is exact first."""
+        able = [group for group in self.groups if group.serves(query)]
+        if len(able) < 2:
+            return able[0] if able else None
+        return min(able, key=lambda group: group.exact_from(Schedule.of(query)))
 
     def _new_group(self, query: Query, newest: int) -> RankingGroup:
         """Make a group for queries that rank and select as one does."""
