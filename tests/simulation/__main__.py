@@ -20,7 +20,7 @@ from tests.simulation.histories import Can
 from tests.simulation.shrink import H
 
 Check = Callable[[int], None]
-SPARK = ("spark", "batch")
+SPARK = ("spark", "batch", "executors")
 
 
 def engines(names: list[str]) -> Iterator[tuple[str, int, Check]]:
@@ -40,6 +40,7 @@ def engines(names: list[str]) -> Iterator[tuple[str, int, Check]]:
         session = _session()
         yield "spark", 100, ranking("spark", *runs.spark(session))
         yield "batch", 50, ranking("batch", *runs.batch(session))
+        yield "executors", 400, ranking("executors", *runs.executors(session))
         name = "spark-subscriptions"
         draw, on_spark = partial(subscriptions.draw, on_spark=True), partial(subscriptions.on_spark, session=session)
         yield name, 200, other(name, draw, on_spark, subscriptions.STORED)

@@ -36,6 +36,7 @@ class Seen:
     provisional: bool = False
     counts: bool = False
     changes: tuple[tuple[str, Row, int | None, int | None], ...] = ()
+    part: Any = None  # where each partition is answered apart
 
 
 @dataclass
@@ -136,6 +137,7 @@ class Tables:
 
     def __init__(self) -> None:
         self.found: dict[int, pa.Table] = {}
+        self.taken: set[int] = set()
 
     def write(self, answers: pa.Table, batch_id: int, session: Any) -> None:  # noqa: ARG002 - a sink's
         self.found[batch_id] = answers
@@ -159,7 +161,45 @@ def stream(history: History, session: Any, folder: Path, **options: Any) -> Outc
             command(Control(folder / "checkpoint"), step)
     asks = {step.ask.name: step.ask for step in history.steps if step.ask is not None}
     batches = range(len(history.pushes()))
-    return Outcome([shown(sink.found[n], asks) if n in sink.found else [] for n in batches], {})
+    counts = counted(Control(folder / "checkpoint"))
+    return Outcome([shown(sink.found[n], asks) if n in sink.found else [] for n in batches], counts)
+
+
+def spread(history: History, session: Any, folder: Path) -> Outcome:
+    """Play a history with its state on the executors; a start with other queries wherever some come or go.
+
+    A micro-batch shows what the ones before it closed, so its answers are those of the push before.
+    """
+    sink, asks, waiting = Tables(), {ask.name: ask for ask in history.begun}, 0
+    answers: list[list[Seen]] = []
+    begun = len(asks)
+    (folder / "in").mkdir()
+    for step in [*history.steps[begun:], Step("restart")]:
+        if step.do == "push":
+            write(folder / "in", table_of(step.rows, history.text))
+            waiting += 1
+            continue
+        if waiting:
+            queries = [ask.query() for ask in asks.values()]
+            handle = follow(session, folder, queries, sink, history, {"placement": "executors"})
+            before, after = len(answers), [entry["batchId"] for entry in handle.progress]
+            answers += [[] for _ in range(waiting)]
+            for place, number in enumerate(n for n in after if n not in sink.taken):
+                sink.taken.add(number)
+                if number in sink.found:
+                    answers[max(before + place - 1, 0)] += shown(sink.found[number], asks, apart=True)
+            waiting = 0
+        if step.ask is not None:
+            asks[step.ask.name] = step.ask
+        elif step.do == "remove":
+            del asks[step.name]
+    return Outcome(answers, counted(Control(folder / "checkpoint")) if answers else {})
+
+
+def counted(control: Control) -> dict[str, int]:
+    """Return what the progress of all batches says."""
+    names = {"rejected": "rejected", "late": "late", "partly_late": "partlyLate"}
+    return {ours: sum(entry[theirs] for entry in control.progress) for ours, theirs in names.items()}
 
 
 def write(folder: Path, table: pa.Table) -> None:
@@ -171,7 +211,7 @@ def write(folder: Path, table: pa.Table) -> None:
 
 def follow(
     session: Any, folder: Path, queries: list[sb.Query], sink: Tables, history: History, options: dict[str, Any]
-) -> None:
+) -> sb.spark.Handle:
     """Start the stream, and wait until it has read all there is."""
     schema = session.createDataFrame(table_of((), history.text)).schema
     df = session.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
@@ -180,6 +220,7 @@ def follow(
         trigger={"availableNow": True}, **options,
     )  # fmt: skip
     handle.awaitTermination()
+    return handle
 
 
 def command(control: Control, step: Step) -> None:
@@ -199,16 +240,17 @@ def topk(history: History, session: Any) -> Outcome:
     return Outcome([sorted(answers, key=lambda answer: answer.end)], {})
 
 
-def shown(table: pa.Table, asks: dict[str, Ask]) -> list[Seen]:
-    """Return the answers of a table; windows without rows do not show."""
+def shown(table: pa.Table, asks: dict[str, Ask], apart: bool = False) -> list[Seen]:
+    """Return the answers of a table, or those of each partition; windows without rows do not show."""
     found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     whole = {name: table[name].cast(pa.int64()) for name in ("window_start", "window_end", "time")}
     for name, column in whole.items():
         table = table.set_column(table.column_names.index(name), name, column)
     for row in table.to_pylist():
-        found.setdefault((row["query"], row["window_end"], row.get("provisional", False)), []).append(row)
+        part = row["partition"] if apart else None
+        found.setdefault((row["query"], row["window_end"], row.get("provisional", False), part), []).append(row)
     answers = []
-    for (query, end, provisional), rows in found.items():
+    for (query, end, provisional, part), rows in found.items():
         ask, first = asks[query], rows[0]
         made = [
             (
@@ -229,7 +271,7 @@ def shown(table: pa.Table, asks: dict[str, Ask]) -> list[Seen]:
         answers.append(
             Seen(
                 query, first["window_start"], end, None if changes else tuple(made), first.get("exact", True),
-                first.get("why"), provisional, ask.counts, changes,
+                first.get("why"), provisional, ask.counts, changes, part,
             )
         )  # fmt: skip
     return answers

@@ -164,31 +164,91 @@ class Can:
     counts: bool = True
     changes: tuple[str, ...] = ("register", "pause", "resume", "remove", "change")
     emits: tuple[str, ...] = ("final", "changes", "entered", "left", "early")
-    watermark: bool = True
-    partitioned: bool | None = None  # None: as it comes
-    alike: bool = False  # all queries rank alike
+    delays: tuple[int | None, ...] = (0, 3, 15, None)
+    spread: bool = False  # all queries have one `partition_by`, and there is always one
+    units: tuple[int, ...] = (1,)  # of time, in microseconds
+    cuts: int = 8  # into batches, at most
 
 
 def draw(seed: int, can: Can) -> History:
     """Draw a history that asks for nothing that cannot be done."""
     rng = np.random.default_rng(seed)
     text = bool(rng.integers(2))
-    delay = int(rng.choice([0, 3, 15])) if can.watermark and rng.integers(4) else None
-    rows = draw_rows(rng, int(rng.integers(0, 100)), text)
-    cuts = sorted(rng.integers(0, len(rows) + 1, int(rng.integers(0, 9))).tolist())
-    parts = [tuple(rows[a:b]) for a, b in itertools.pairwise([0, *cuts, len(rows)])]
-    begun = [draw_ask(rng, f"q{i}", can) for i in range(int(rng.integers(1, 5)))]
-    if can.alike:
-        begun = [like(ask, begun[0]) for ask in begun]
+    delay = can.delays[rng.integers(len(can.delays))]
+    small = bool(can.changes and rng.integers(2))  # a world in which what comes later often meets what was dropped
+    rows = draw_rows(rng, int(rng.integers(0, 20 if small else 100)), text)
+    begun = [draw_ask(rng, f"q{i}", can) for i in range(int(rng.integers(1, 3 if small else 5)))]
+    if can.spread:
+        begun = [replace(ask, partition_by=begun[0].partition_by) for ask in begun]
+    if small:
+        begun = [narrow(rng, ask, can) for ask in begun]
+        for row in rows:
+            row["x"] = float(rng.integers(0, 3)) if row["x"] is not None and np.isfinite(row["x"]) else row["x"]
+    waits = bool(small and rng.integers(4) == 0)
+    place, late = len(rows) // 2, int(rng.integers(1, 6))
+    if waits:
+        begun[0] = let_wait(rng, begun[0], rows[:place], rows[place : place + late])
+    cuts = rng.integers(0, len(rows) + 1, int(rng.integers(0, can.cuts + 1))).tolist() + [place, place + late] * waits
+    parts: list[tuple[dict[str, Any], ...]] = []
+    old = set()  # after these parts a query is wanted that reaches back to what they brought
+    for a, b in itertools.pairwise([0, *sorted(cuts), len(rows)]):
+        parts.append(tuple(rows[a:b]))
+        old |= {len(parts)} if waits and b == place + late else set()
+        if parts[-1] and rng.integers(4 if small else 8) == 0:  # a rejected row of long ago, and nothing else
+            row = rows[a]
+            parts.append((row | {"x": float("nan"), "t": row["t"] and row["t"] - int(rng.integers(1, 80))},))
+            old |= {len(parts)} if small else set()
     steps = [Step("register", ask=ask) for ask in begun]
     alive = [ask.name for ask in begun]
-    for part in parts:
-        if can.changes and rng.integers(2):
+    for number, part in enumerate(parts):
+        if number in old:
+            steps.append(Step("register", ask=longer(rng, replace(begun[0], name=f"o{number}"), begun[0])))
+            alive.append(f"o{number}")
+        elif can.changes and rng.integers(4 if small else 2):
             steps += _changes(rng, alive, begun, can)
         steps.append(Step("push", part))
         if rng.integers(5) == 0:
             steps.append(Step("restart"))
-    return History(seed, delay, text, tuple(steps))
+    return in_unit(History(seed, delay, text, tuple(steps)), can.units[rng.integers(len(can.units))])
+
+
+def in_unit(history: History, unit: int) -> History:
+    """Return a history with all its times in another unit."""
+    steps = []
+    for step in history.steps:
+        rows = tuple(row | {"t": None if row["t"] is None else row["t"] * unit} for row in step.rows)
+        ask = step.ask
+        if ask is not None and not ask.counts:
+            ask = replace(ask, size=ask.size * unit, slide=ask.slide * unit, offset=ask.offset * unit)
+        steps.append(replace(step, rows=rows, ask=ask))
+    return replace(history, delay=None if history.delay is None else history.delay * unit, steps=tuple(steps))
+
+
+def by_lists(history: History) -> History:
+    """Return a history in which queries come and go by lists that a stream is started with.
+
+    What is gone from a list is removed first, also a query that is there again but ranks in another way.
+    """
+    steps: list[Step] = []
+    asks: dict[str, Ask] = {}
+    for do, found in itertools.groupby(history.steps, lambda step: step.do in ("push", "restart")):
+        if do:
+            steps += found
+            continue
+        before = dict(asks)
+        for step in found:
+            if step.ask is not None:
+                asks[step.ask.name] = step.ask
+            elif step.do == "remove":
+                del asks[step.name]
+        gone = [name for name, ask in before.items() if name not in asks or like(ask, asks[name]) != ask]
+        steps += [Step("remove", name=name) for name in gone]
+        for name, ask in asks.items():
+            if name not in before or name in gone:
+                steps.append(Step("register", ask=ask))
+            elif ask != before[name]:
+                steps.append(Step("change", ask=ask))
+    return replace(history, steps=tuple(steps))
 
 
 def like(ask: Ask, other: Ask) -> Ask:
@@ -198,26 +258,71 @@ def like(ask: Ask, other: Ask) -> Ask:
     return replace(changed, offset=0, closed="left") if changed.counts else changed
 
 
+def beside(rng: np.random.Generator, ask: Ask, other: Ask) -> Ask:
+    """Return a query that ranks as another one does, and lies to it in one of several ways: what is kept may do."""
+    ask = like(ask, other)
+    k = int(rng.integers(1, min(other.k, 9) + 1))
+    grid = replace(ask, k=k, size=other.size, slide=other.slide, offset=other.offset, closed=other.closed)
+    match int(rng.integers(5)):
+        case 0:  # no deeper, with some of its windows, or shorter ones
+            whole = other.size // other.slide
+            slide = int(rng.integers(1, whole + 1)) * other.slide
+            return replace(grid, slide=slide, size=max(slide, int(rng.integers(1, whole + 1)) * other.slide))
+        case 1:
+            return longer(rng, grid, other)
+        case 2:  # no deeper, with other cuts
+            return replace(grid, offset=other.offset + int(rng.integers(1, 9)), closed=ask.closed)
+        case 3:  # only deeper
+            return replace(grid, k=other.k + int(rng.integers(1, 3)))
+    return ask
+
+
+def longer(rng: np.random.Generator, ask: Ask, other: Ask) -> Ask:
+    """Return a query that is no deeper than another one, but reaches further back."""
+    more = int(rng.integers(1, 12)) * other.slide
+    return replace(ask, k=min(ask.k, other.k), size=other.size + more, emit="final")
+
+
+def narrow(rng: np.random.Generator, ask: Ask, can: Can) -> Ask:
+    """Return a query as others are: plain, of few rows, and over time."""
+    size = int(rng.integers(2, 12))
+    slide = int(rng.choice([size, max(1, size // 2)]))
+    plain = Ask(ask.name, int(rng.integers(1, 3)), size, slide, emit=ask.emit, offset=ask.offset, closed=ask.closed)
+    return replace(plain, partition_by=ask.partition_by) if can.spread else plain
+
+
+def let_wait(rng: np.random.Generator, ask: Ask, before: list[dict[str, Any]], then: list[dict[str, Any]]) -> Ask:
+    """Let a query see nothing for a while, then rows that are old already."""
+    for row in before:
+        row["g"] = "q"
+    ago = int(rng.integers(1, 60))
+    for row in then:
+        row |= {"g": "p", "t": row["t"] and row["t"] - ago}
+    return replace(ask, where="g = 'p'")
+
+
 def _changes(rng: np.random.Generator, alive: list[str], begun: list[Ask], can: Can) -> list[Step]:
     """Draw what happens to the queries between two batches; `alive` follows."""
     later = replace(can, counts=False, emits=("final",))  # numbering and first looks depend on when they came
     steps = []
+
+    def draw_later(name: str) -> Ask:
+        ask, other = draw_ask(rng, name, later), begun[rng.integers(len(begun))]
+        ask = replace(ask, partition_by=other.partition_by) if can.spread else ask
+        # Often one that ranks as another does, so that it finds what is kept.
+        return ask if other.counts or rng.integers(4) == 0 else beside(rng, ask, other)
+
     for _ in range(int(rng.integers(1, 3))):
         what = str(rng.choice([*can.changes, "register"]))
         if what == "register":
-            ask = draw_ask(rng, f"n{rng.integers(10**6)}", later)
-            if rng.integers(2):  # often one that ranks as another does, so that it finds what is kept
-                other = begun[rng.integers(len(begun))]
-                ask = ask if other.counts else like(ask, other)
+            ask = draw_later(f"n{rng.integers(10**6)}")
             steps.append(Step("register", ask=ask))
             alive.append(ask.name)
         elif alive:
             name = alive[rng.integers(len(alive))]
             if what == "change":
-                other = begun[rng.integers(len(begun))]
-                ask = draw_ask(rng, name, later)
-                steps.append(Step("change", ask=ask if other.counts or rng.integers(2) else like(ask, other)))
-            else:
+                steps.append(Step("change", ask=draw_later(name)))
+            elif what != "remove" or not can.spread or len(alive) > 1:
                 steps.append(Step(what, name=name))
                 if what == "remove":
                     alive.remove(name)
@@ -229,7 +334,7 @@ def draw_ask(rng: np.random.Generator, name: str, can: Can) -> Ask:
     size = int(rng.choice([1, 5, 10, int(rng.integers(1, 30))]))
     slide = int(rng.choice([size, max(1, size // 2), int(rng.integers(1, size + 1))]))
     select = [(), ("n",), ("m", "n"), ("n", "m")][rng.choice(4, p=[0.5, 0.2, 0.15, 0.15])]
-    partitioned = rng.integers(3) == 0 if can.partitioned is None else can.partitioned
+    partitioned = can.spread or rng.integers(3) == 0
     ask = Ask(
         name,
         k=int(rng.choice([1, 2, 3, 7, 200])),
@@ -271,9 +376,6 @@ def draw_rows(rng: np.random.Generator, n: int, text: bool) -> list[dict[str, An
             }
         )  # fmt: skip
         spoil(rng, rows[-1])
-    if n and rng.integers(6) == 0:  # a batch of nothing but rejected rows, before all others
-        broken = [rows[0] | {"x": float("nan"), "t": int(time.min()) - 40} for _ in range(3)]
-        rows[int(rng.integers(n)) : 0] = broken
     return rows
 
 

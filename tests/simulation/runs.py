@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict
@@ -11,11 +12,12 @@ from typing import Any
 
 from skyband.algorithms import ALGORITHMS
 from tests.simulation import engines
-from tests.simulation.histories import Can, History, draw
+from tests.simulation.histories import Can, History, by_lists, draw
 from tests.simulation.judge import judge
 from tests.simulation.shrink import H, shrink
 from tests.simulation.truth import Truth
 
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 FOUND = Path(__file__).parent / "found"
 Play = Callable[[History], None]
 
@@ -26,7 +28,7 @@ def monitor(algorithm: str, new_process: bool = False) -> tuple[Can, Play]:
 
     def play(history: History) -> None:
         outcome = engines.play(history, algorithm, new_process=new_process)
-        judge(outcome, Truth.of(history), exact=chosen.exact)
+        judge(outcome, Truth.of(history), exact=chosen.exact, covers=algorithm == "staircase")
 
     return Can(distincts=chosen.distincts), play
 
@@ -49,11 +51,29 @@ def spark(session: Any) -> tuple[Can, Play]:
     return Can(changes=("register", "pause", "resume", "remove"), counts=False), play
 
 
+def executors(session: Any) -> tuple[Can, Play]:
+    own = session.newSession()
+    own.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
+    own.conf.set("spark.sql.shuffle.partitions", "2")
+    own.sparkContext.pythonExec = sys.executable  # executors need the package that is tested
+
+    def play(history: History) -> None:
+        listed = by_lists(history)
+        with tempfile.TemporaryDirectory() as folder:
+            outcome = engines.spread(listed, own, Path(folder))
+            judge(outcome, Truth.of(listed, on_executors=True), ends=False, tables=True, apart=True)
+
+    return Can(
+        changes=("register", "change", "remove"), counts=False, emits=("final", "changes", "entered", "left"),
+        delays=(0, 3, 15), spread=True, units=(1_000, 700), cuts=3,
+    ), play  # fmt: skip
+
+
 def batch(session: Any) -> tuple[Can, Play]:
     def play(history: History) -> None:
         judge(engines.topk(history, session), Truth.of(history), tables=True)
 
-    return Can(changes=(), counts=False, emits=("final",), watermark=False), play
+    return Can(changes=(), counts=False, emits=("final",), delays=(None,)), play
 
 
 def check(seed: int, can: Can, play: Play, engine: str, rounds: int = 1_000) -> None:

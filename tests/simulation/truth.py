@@ -39,6 +39,33 @@ class Reply:
     must_be_exact: bool
     provisional: bool = False
     changes: list[tuple[str, Row, int | None, int | None]] | None = None
+    is_covered: bool = False  # exact by what queries that rank alike have kept
+    part: Any = None  # where each partition is answered apart
+
+
+@dataclass
+class Shared:
+    """What queries that rank alike share: the first and the last event that any of them was in time for."""
+
+    ask: Ask  # the one that began it: its columns are carried
+    names: set[str] = field(default_factory=set)
+    first: int | None = None
+    last: int | None = None
+    is_doubtful: bool = False  # whether some of its queries might as well share something else
+
+    def serves(self, ask: Ask) -> bool:
+        return ranks_alike(self.ask, ask)
+
+    def take(self, position: int) -> None:
+        self.first = position if self.first is None else min(self.first, position)
+        self.last = position if self.last is None else max(self.last, position)
+
+
+def ranks_alike(one: Ask, other: Ask) -> bool:
+    """Tell whether what is kept for one query serves another: the selected columns settle ties."""
+    same = ("score", "where", "partition_by", "distinct", "order", "counts")
+    alike = all(getattr(one, name) == getattr(other, name) for name in same)
+    return alike and one.select[: len(other.select)] == other.select
 
 
 @dataclass
@@ -49,6 +76,9 @@ class Followed:
     came: int  # how many rows had arrived before it
     newest: int  # the newest time then
     closed_to: int
+    known: tuple[int, ...] = ()  # the first and last events that queries which rank alike had seen, where they matter
+    covered_from: int | None = None  # windows from this position on are exact by what others have kept
+    is_doubtful: bool = False  # whether `known` is
     events: list[Event] = field(default_factory=list)
     paused: bool = False
     previous: list[Row] = field(default_factory=list)
@@ -70,6 +100,31 @@ class Followed:
         ask = self.ask
         lowest = position - ask.size if ask.closed == "right" else position - ask.size + 1  # of its start
         return lowest + (self.phase - lowest) % ask.slide + ask.size
+
+    @property
+    def shift(self) -> int:
+        """What must be added to starts and ends to get the first position inside, and the first one behind."""
+        return 1 if self.ask.closed == "right" else 0
+
+    @property
+    def next_start(self) -> int:
+        """Return the first position inside the first window that is not answered yet."""
+        if self.closed_to <= BEFORE_ALL:
+            return BEFORE_ALL
+        end = self.closed_to + 1  # of a window that is still to be answered: no earlier than this
+        return end + (self.phase + self.ask.size - end) % self.ask.slide - self.ask.size + self.shift
+
+    @property
+    def whole_from(self) -> int:
+        """Return the position from which on nothing was missed of what this query may need."""
+        if self.from_the_start:
+            return BEFORE_ALL
+        return self.newest + 1 if self.covered_from is None else min(self.newest + 1, self.covered_from)
+
+    def has_cut(self, position: int) -> bool:
+        """Tell whether a window starts or ends at a position."""
+        ask, place = self.ask, position - self.shift - self.phase
+        return place % ask.slide == 0 or (place - ask.size) % ask.slide == 0
 
     def last_end(self, position: int) -> int:
         ask = self.ask
@@ -101,10 +156,20 @@ class Followed:
 
     # Answers out.
 
+    @property
+    def positions(self) -> list[int]:
+        """The positions of the events that are known to be there."""
+        return [*self.known, *(e.position for e in self.events if e.arrival >= self.came)]
+
+    @property
+    def begin(self) -> int:
+        """Return the end of the first window that is answered."""
+        return self.first_end(min(self.positions))
+
     def due(self, limit: int) -> list[Reply]:
         """Answer the windows that end by a limit, from the first one that contains an event on."""
         replies = []
-        end = self.first_end(min(e.position for e in self.events)) if self.events else limit + 1
+        end = self.begin if self.positions else limit + 1
         while end <= limit:
             if end > self.closed_to:
                 self.shown.pop(end, None)
@@ -116,11 +181,11 @@ class Followed:
     def reply(self, end: int, provisional: bool = False) -> Reply:
         inside = self.inside(end)
         rows = ranked(self.ask, inside)
-        since = self.from_the_start or any(e.arrival >= self.came for e in inside)
-        unseen = end - self.ask.size > self.newest
-        reply = Reply(
-            self.ask.name, end - self.ask.size, end, rows, since, self.from_the_start or unseen, provisional
-        )  # fmt: skip
+        start = end - self.ask.size
+        unseen = self.from_the_start or start + self.shift > self.newest
+        must_show = not self.is_doubtful or any(e.arrival >= self.came for e in inside)
+        reply = Reply(self.ask.name, start, end, rows, must_show, unseen, provisional)
+        reply.is_covered = self.covered_from is not None and start + self.shift >= self.covered_from
         if self.ask.emit in ("changes", "entered", "left") and not provisional:
             by_id = self.ask.distinct is not None and self.ask.emit == "changes"
             found = difference(self.previous, rows, by_id)
@@ -130,9 +195,9 @@ class Followed:
 
     def early(self) -> list[Reply]:
         """Show the open windows that look different from when they were last shown."""
-        if self.ask.emit != "early" or self.paused or not self.events:
+        if self.ask.emit != "early" or self.paused or not self.positions:
             return []
-        end, last, replies = self.first_end(min(e.position for e in self.events)), self.end, []
+        end, last, replies = self.begin, self.end, []
         while end <= last:
             if end > self.closed_to:
                 reply = self.reply(end, provisional=True)
@@ -147,7 +212,7 @@ class Followed:
         """Return the end of the last window that is answered if no more events come."""
         if self.ask.counts:
             return -(-len(self.events) // self.ask.slide) * self.ask.slide
-        return max(self.last_end(e.position) for e in self.events)
+        return self.last_end(max(self.positions))
 
 
 def ranked(ask: Ask, events: Sequence[Event]) -> list[Row]:
@@ -203,6 +268,7 @@ class Truth:
     """What must be seen of a history: replies step by step, and the counts in the end."""
 
     history: History
+    on_executors: bool = False  # whether it is as docs/spark.md says of many groups
     replies: list[list[Reply]] = field(default_factory=list)  # by push, then those of the end
     rows: int = 0
     rejected: int = 0
@@ -210,19 +276,14 @@ class Truth:
     partly_late: int = 0
 
     @classmethod
-    def of(cls, history: History) -> Truth:
-        truth = cls(history)
+    def of(cls, history: History, on_executors: bool = False) -> Truth:
+        truth = cls(history, on_executors)
         truth.play()
         return truth
 
-    @property
-    def from_the_start(self) -> set[str]:
-        """The queries that never were anything but there from the start."""
-        later = {step.ask.name for step in self.history.steps[len(self.history.begun) :] if step.ask is not None}
-        return {ask.name for ask in self.history.begun} - later
-
     def play(self) -> None:
         self.queries: dict[str, Followed] = {}
+        self.shared: list[Shared] = []
         self.seen: list[dict[str, Any]] = []
         self.newest = self.watermark = BEFORE_ALL
         for step in self.history.steps:
@@ -233,9 +294,10 @@ class Truth:
                 self.queries[step.name].paused = step.do == "pause"
             elif step.do == "remove":
                 del self.queries[step.name]
+                self.leave(step.name)
             elif step.do == "push":
                 self.replies.append(self.push(step.rows))
-        self.replies.append([reply for q in self.queries.values() if q.events for reply in q.due(q.end)])
+        self.replies.append([reply for q in self.queries.values() if q.positions for reply in q.due(q.end)])
 
     def register(self, ask: Ask) -> None:
         """Serve a query from now on; in the place of the one with its name, where there is one."""
@@ -244,25 +306,82 @@ class Truth:
         query = Followed(ask, len(self.seen), self.newest, closed, paused=paused)
         for arrival, row in enumerate(self.seen):  # what came before, as far as it is in a window that is still open
             query.take(row, arrival)
+        self.join(query)
+        found = [self.covered_from(query, shared) for shared in self.shared if shared.serves(ask)]
+        query.covered_from = min((position for position in found if position is not None), default=None)
         self.queries[ask.name] = query
+
+    def join(self, query: Followed) -> None:
+        """Let a query share what is kept, and begin where that does."""
+        ask = query.ask
+        found = [shared for shared in self.shared if shared.serves(ask)] or [Shared(ask)]
+        self.leave(ask.name)
+        query.is_doubtful = len(found) > 1 or found[0].is_doubtful or (self.on_executors and query.came > 0)
+        for shared in found:
+            self.shared += [] if shared in self.shared else [shared]
+            shared.names.add(ask.name)
+            shared.is_doubtful = query.is_doubtful
+            if shared.last is not None and shared.first is not None and shared.last >= query.next_start:
+                query.known += (shared.first, shared.last)
+
+    def leave(self, name: str) -> None:
+        for shared in self.shared:
+            shared.names.discard(name)
+        self.shared = [shared for shared in self.shared if shared.names]
+
+    def covered_from(self, query: Followed, shared: Shared) -> int | None:
+        """Return the position from which on the windows of a new query need nothing that was dropped.
+
+        While a query of no smaller k still has to answer a window over an event, the event is dropped only for k better
+        ones, of its pane or of later panes that are sealed. They are in every window of the new query that the event is
+        in and that is not answered yet, if no window of it starts or ends inside a pane.
+        """
+        ask = query.ask
+        others = [self.queries[name] for name in shared.names if name != ask.name]
+        alike = [other for other in others if not other.is_doubtful]
+        deep = [max(other.next_start, other.whole_from) for other in alike if other.ask.k >= ask.k]
+        cuts = [self.cut_from(alike, query, query.phase), self.cut_from(alike, query, query.phase + ask.size)]
+        found = [bound for bound in (min(deep, default=None), *cuts) if bound is not None]
+        return max(found) if len(found) == 3 else None
+
+    def cut_from(self, others: Sequence[Followed], query: Followed, place: int) -> int | None:
+        """Return from where on panes were cut at a place, and at every whole slide from there, before events came."""
+        found = []
+        for other in others:
+            if not other.from_the_start and other.covered_from is None:
+                continue  # some of its cuts go through panes of before
+            turns = math.lcm(query.ask.slide, other.ask.slide) // query.ask.slide
+            places = [place + query.shift + turn * query.ask.slide for turn in range(turns)]
+            found += [other.whole_from] if all(map(other.has_cut, places)) else []
+        return min(found, default=None)
 
     def limit(self, ask: Ask) -> int:
         return self.watermark - 1 if ask.closed == "right" else self.watermark
 
     def push(self, rows: Sequence[dict[str, Any]]) -> list[Reply]:
         for row in rows:
-            fates = [query.take(row, len(self.seen)) for query in self.queries.values()]
-            self.count(fates)
+            fates = {name: query.take(row, len(self.seen)) for name, query in self.queries.items()}
+            self.count([*fates.values()])
+            for shared in self.shared:
+                if any(fates[name] in ("in", "partly") for name in shared.names):
+                    shared.take(row["t"])
             self.seen.append(row)
             if row["t"] is not None:
                 self.newest = max(self.newest, row["t"])
         replies = [r for q in self.queries.values() if q.ask.counts for r in q.due(len(q.events))]
         if self.history.delay is not None and self.newest > BEFORE_ALL:
-            self.watermark = max(self.watermark, self.newest - self.history.delay)
+            self.watermark = max(self.watermark, self.mark(self.newest, self.history.delay))
             for query in self.queries.values():
                 if not query.ask.counts:
                     replies += query.due(self.limit(query.ask))
         return replies + [reply for query in self.queries.values() for reply in query.early()]
+
+    def mark(self, newest: int, delay: int) -> int:
+        """Return the watermark; Spark counts whole milliseconds, and knows none before 1970."""
+        if not self.on_executors:
+            return newest - delay
+        found = newest // 1_000 - -(-delay // 1_000)
+        return found * 1_000 if found > 0 else BEFORE_ALL
 
     def count(self, fates: list[str]) -> None:
         self.rows += 1
