@@ -374,6 +374,10 @@ class PerId(Followed):
             "late": fates["late"], "partly_late": fates["partly"],
         }  # fmt: skip
 
+    @property
+    def positions(self) -> list[int]:
+        return [event.position for event in self.events]
+
     def due(self, limit: int) -> list[Reply]:
         self.hidden, self.paused = self.paused, False
         replies = super().due(limit)
@@ -425,6 +429,12 @@ def unfit_of(query: Followed) -> int:
 class Truth(RankingTruth):
     """What must be seen of a history of such queries."""
 
+    @property
+    def from_the_start(self) -> set[str]:
+        """The queries that never were anything but there from the start."""
+        later = {step.ask.name for step in self.history.steps[len(self.history.begun) :] if step.ask is not None}
+        return {ask.name for ask in self.history.begun} - later
+
     def register(self, ask: Ask) -> None:
         paused = ask.name in self.queries and self.queries[ask.name].paused
         query = PerId(ask, len(self.seen), self.newest, self.limit(ask), paused=paused)
@@ -470,8 +480,6 @@ class Play:
 
     def __init__(self, history: History) -> None:
         self.history, self.world, self.truth = history, World(history.service), Truth(history)
-        self.truth.queries, self.truth.seen = {}, []
-        self.truth.newest = self.truth.watermark = BEFORE_ALL
         self.monitor = sb.Monitor(time="t", id="id", services=self.services())
         self.monitor.declare(table_of((), history.text).schema)
         self.previous: dict[str, list[Any]] = {}

@@ -281,11 +281,13 @@ class Truth:
         truth.play()
         return truth
 
-    def play(self) -> None:
+    def __post_init__(self) -> None:
         self.queries: dict[str, Followed] = {}
         self.shared: list[Shared] = []
         self.seen: list[dict[str, Any]] = []
         self.newest = self.watermark = BEFORE_ALL
+
+    def play(self) -> None:
         for step in self.history.steps:
             if step.do in ("register", "change"):
                 assert step.ask is not None
