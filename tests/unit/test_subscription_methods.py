@@ -252,3 +252,30 @@ def test_a_condition_takes_the_place_of_one_that_is_gone(monkeypatch: pytest.Mon
     with pytest.raises(sb.QueryError, match=r"query 'd': .*'z'"):
         following.add(one("d", "z > 1"))
     assert following.stats().circles[0].looks_at == "score x, where each says, time windows"
+
+
+@pytest.mark.parametrize("order", ["random", "the older the better", "the younger the better", "ties"])
+def test_a_gap_in_the_stream_is_passed_in_steps(order: str) -> None:
+    """When time jumps, thousands of recent events leave one after the other, with each a notice or two at most."""
+    n, rng = 4_000, np.random.default_rng(5)
+    x = {
+        "random": rng.random(n),
+        "the older the better": np.arange(n) / n,
+        "the younger the better": 1 - np.arange(n) / n,
+        "ties": rng.integers(0, 3, n) / 2,
+    }[order]
+    near = [
+        sb.Subscription(f"s{i}", k=1 + i, score=sb.Distance({"x": 0.1 * i}), last=last, emit="changes")
+        for i, last in enumerate((3_000, 3_999, 9_000))
+    ]
+    found = []
+    for method in ("blocks", "sa"):
+        following = sb.Subscriptions(near, algorithm=method, time="t", id="t")
+        notices = list(following.push({"t": np.arange(n), "x": x}))
+        late = sb.Subscription("late", k=2, score=sb.Distance({"x": 0.3}), last=5_000)
+        following.add(late)
+        notices += following.push({"t": n + np.arange(700), "x": x[:700]})
+        notices += following.push({"t": [12_000, 12_001, 40_000], "x": [0.5, 0.1, 0.2]})
+        found.append(sorted(notices, key=lambda notice: notice.subscription))  # at one moment they have no order
+    assert found[0] == found[1]
+    assert len(found[0]) > 100

@@ -18,6 +18,7 @@ from skyband.algorithms.topkw.tree_kernels import DEEP, MANY, find_costs, search
 from skyband.compiled import jit
 
 FEW = 24  # so many new events are looked at one by one
+CROWD = 512  # where more recent events would come into a row at once, time passes in smaller steps
 DONE, REPORTS, ROOM = 0, 1, 2
 
 
@@ -98,6 +99,22 @@ def sort_events(events: Any, costs: Any, n: Any) -> None:
 
 
 @jit
+def halfway(ages: Any, gone: Any, leaving: Any) -> Any:
+    """Return up to which position half of the recent events leave that lie between two positions."""
+    begin, end = np.searchsorted(ages, gone, side="right"), np.searchsorted(ages, leaving, side="right")
+    return leaving if end - begin <= CROWD else ages[(begin + end) // 2]
+
+
+@jit
+def within(costs: Any, n: Any, tau: Any) -> Any:
+    """Return how many of the first n costs are within a threshold."""
+    count = 0
+    for i in range(n):
+        count += costs[i] <= tau
+    return count
+
+
+@jit
 def pass_block(
     x: Any, position: Any, slot: Any, moments: Any, timed: Any, now: Any, first: Any, time: Any, key: Any,
     functions: Any, queries: Any, band: Any, raw: Any, trees: Any, fresh: Any, turn: Any, until: Any, done: Any,
@@ -150,26 +167,32 @@ def pass_block(
     border = NOBODY  # events with slots from here on lie in the segments
     for i in range(raw_slot.size):
         border = min(border, raw_slot[i])
+    ages = np.sort(raw_position)
     while turn < until:
         q = used[turn]
-        k, span, size = k_of[q], span_of[q], sizes[q]
+        k, span, size, stop = k_of[q], span_of[q], sizes[q], end
         # The threshold of the block; where something leaves, what may take its place comes into the row first.
         if due[q] > end:
             tau = cost[q, k - 1] if size >= k else np.inf
         else:
-            held = np.int64(0)
-            for i in range(size):
-                if held < k and pos[q, i] > end - span and ref[q, i] < border:
-                    best[held] = cost[q, i]
-                    held += 1
-            tau = best[k - 1] if held == k else np.inf
-            n = np.int64(0)
-            for s in range(fresh - 1):
-                tau, held, n = search(
-                    family, sign, point, weight, column, boxed, floor, ceiling, gate, q, k, tau, raw_x, raw_position,
-                    raw_number, low, high, segments[s], since[q], passed - span, end - span, best, dominators, held,
-                    found, costs, n, stack, bounds, leaf,
-                )  # fmt: skip
+            n, crowded = np.int64(0), True
+            while crowded:
+                held = np.int64(0)
+                for i in range(size):
+                    if held < k and pos[q, i] > stop - span and ref[q, i] < border:
+                        best[held] = cost[q, i]
+                        held += 1
+                tau, n = best[k - 1] if held == k else np.inf, np.int64(0)
+                for s in range(fresh - 1):
+                    tau, held, n = search(
+                        family, sign, point, weight, column, boxed, floor, ceiling, gate, q, k, tau, raw_x,
+                        raw_position, raw_number, low, high, segments[s], since[q], passed - span, stop - span, best,
+                        dominators, held, found, costs, n, stack, bounds, leaf,
+                    )  # fmt: skip
+                sooner = halfway(ages, passed - span, stop - span) + span
+                crowded = timed and sooner < stop and within(costs, n, tau) > CROWD
+                if crowded:
+                    stop = sooner
             if size + n >= room:
                 size = sizes[q] = prune(cost, pos, ref, mark, q, size, k, dominators)
                 if size + n >= room:
@@ -179,18 +202,20 @@ def pass_block(
                     p, r = raw_position[found[i]], raw_slot[found[i]]
                     _, size = come_in(cost, pos, ref, mark, q, size, costs[i], p, r, time, key)
             sizes[q] = size
-            tau = lasting(cost, pos, q, size, k, end - span)
+            tau = lasting(cost, pos, q, size, k, stop - span)
         # The new events within it, in order of arrival.
-        begin = max(done, since[q] - first)
+        begin, behind = max(done, since[q] - first), position.size
+        if stop < end:
+            behind = np.searchsorted(moments[:last], stop, side="right")
         if (tau == np.inf and not boxed[q]) or position.size <= FEW:
             held = np.int64(0)
             for i in range(size):
-                if held < k and pos[q, i] > end - span:
+                if held < k and pos[q, i] > stop - span:
                     best[held] = cost[q, i]
                     held += 1
             n = scan(
-                family, sign, point, weight, column, boxed, floor, ceiling, gate, q, k, x, begin, position, end - span,
-                best, held, found, costs, leaf,
+                family, sign, point, weight, column, boxed, floor, ceiling, gate, q, k, x, begin, position[:behind],
+                stop - span, best, held, found, costs, leaf,
             )  # fmt: skip
         else:
             _, _, n = search(
@@ -198,12 +223,17 @@ def pass_block(
                 raw_position, raw_number, low, high, segments[fresh - 1], first + begin, -NOBODY, NOBODY, best,
                 dominators, np.int64(0), found, costs, np.int64(0), stack, bounds, leaf,
             )  # fmt: skip
+            come = np.int64(0)
             for i in range(n):
-                found[i] = raw_number[found[i]] - first
+                e = raw_number[found[i]] - first
+                if e < behind:
+                    found[come], costs[come] = e, costs[i]
+                    come += 1
+            n = come
             sort_events(found, costs, n)
         # The replay: what leaves, leaves first, and who takes a place for a moment only is not told.
         at_event = 0
-        while at_event < n or due[q] <= end:
+        while at_event < n or due[q] <= stop:
             e = found[at_event] if at_event < n else last
             leaves = due[q] <= moments[e]
             if leaves:
@@ -245,6 +275,9 @@ def pass_block(
                 told, at, passed,
             )  # fmt: skip
             sizes[q] = size
+        if stop < end:  # the same query goes on from there
+            done, passed = behind, stop
+            continue
         turn += 1
         done, passed = 0, now
     return DONE, turn, done, passed, told
