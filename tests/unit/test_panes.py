@@ -6,6 +6,7 @@ import numpy as np
 
 import skyband as sb
 from skyband.algorithms.staircase.panes import UNTOUCHED, Panes, pane_widths
+from skyband.algorithms.staircase.staircase import Staircase
 from skyband.windows import Schedule
 
 
@@ -42,3 +43,32 @@ def test_widths_are_found_on_a_short_stretch_of_very_many_panes() -> None:
     assert pane_widths(schedules(sb.Window(1), sb.Window("1 day"))) == [1]
     assert pane_widths(schedules(sb.Window(10), sb.Window(15))) == [5, 10]
     assert pane_widths(schedules(sb.Window(10), sb.Window(4))) == [2, 4]
+
+
+def staircase(k: int) -> Staircase:
+    """Return a staircase over tumbling windows of 10, with two events in each of the first three."""
+    monitor = sb.Monitor([sb.Query("q", k=k, score="x", window=sb.Window(10))], time="t", id="t")
+    monitor.push([{"t": t, "x": float(t % 10)} for t in (0, 9, 10, 19, 20, 29)])
+    algorithm = monitor.groups[0].algorithm
+    assert isinstance(algorithm, Staircase)
+    return algorithm
+
+
+def test_what_never_came_is_lost_in_every_pane_between_two_cuts() -> None:
+    for low, high, depths in ((0, 10, [1, 2, 2]), (10, 30, [2, 1, 1]), (0, 30, [1, 1, 1])):
+        algorithm = staircase(k=2)
+        algorithm.miss(low, high, 1, 5.0)
+        assert algorithm.panes.depth[:-1].tolist() == depths
+        assert (algorithm.panes.lost[:3] == 5.0).tolist() == [depth == 1 for depth in depths]
+
+
+def test_the_kth_best_of_every_pane_between_cuts_counts() -> None:
+    algorithm = staircase(k=2)
+    for cuts, places, merits in (
+        ([0, 10, 20, 30], [0, 1, 2], [0.0, 0.0, 0.0]),
+        ([10, 20], [0], [0.0]),
+        ([0, 20, 30], [0, 1], [9.0, 0.0]),
+    ):
+        place, part, merit = algorithm.kth(np.array(cuts))
+        assert (place.tolist(), merit.tolist()) == (places, merits)
+        assert set(part.tolist()) == {0}
