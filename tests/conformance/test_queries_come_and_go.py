@@ -351,3 +351,31 @@ def test_a_tie_with_what_was_lost_proves_nothing(algorithm: str) -> None:
     monitor.register(sb.Query("two", k=2, score="x", window=sb.Window(20)))
     (answer,) = [a for a in monitor.finish() if a.query == "two"]
     assert not answer.exact or [row.id for row in answer.rows] == ["a", "b"]
+
+
+@pytest.mark.parametrize("algorithm", algorithms())
+def test_a_query_that_comes_later_answers_no_count_window_of_before(algorithm: str) -> None:
+    window = sb.Window("4 events", slide="2 events")
+    first, later = (sb.Query(name, k=1, score="x", window=window) for name in ("first", "later"))
+    monitor = sb.Monitor([first], algorithm=algorithm, time="t", id="t")
+    monitor.push([{"t": t, "x": float(t)} for t in range(7)])
+    monitor.register(later)
+    answers = monitor.push([{"t": t, "x": float(t)} for t in range(7, 12)])
+    found = [(a.query, a.start, a.end, [row.id for row in a.rows]) for a in answers]
+    expected = [(start, start + 4, [start + 3]) for start in (4, 6, 8)]
+    assert sorted(found) == [(name, *window) for name in ("first", "later") for window in expected]
+    assert len(monitor.finish()) == 0
+
+
+def test_what_only_a_query_that_went_needed_is_dropped() -> None:
+    few, many = (
+        sb.Query(f"best {k}", k=k, score="x", window=sb.Window(size, slide=10)) for k, size in ((1, 10), (50, 1_000))
+    )
+    monitor = sb.Monitor([few, many], time="t", id="t")
+    monitor.push([{"t": t, "x": float(t * 37 % 101)} for t in range(200)])
+    monitor.advance(200)
+    assert monitor.stats().kept > 100
+    monitor.unregister("best 50")
+    monitor.push([{"t": t, "x": float(t * 37 % 101)} for t in range(200, 220)])
+    monitor.advance(220)
+    assert monitor.stats().kept <= 2
