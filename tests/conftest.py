@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,6 +29,7 @@ def spark() -> Iterator[Any]:
     jars = ",".join(map(str, connector_jars()))
     base = builder.config("spark.jars", jars).getOrCreate()
     base.sparkContext.setLogLevel("OFF")
+    base.sparkContext.pythonExec = sys.executable  # executors have the package that is tested
     session = base.newSession()  # own settings: they must not reach other sessions that share the context
     session.conf.set("spark.sql.shuffle.partitions", "2")
     session.conf.set("spark.sql.session.timeZone", "America/New_York")

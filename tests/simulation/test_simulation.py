@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from typing import Any
 
@@ -61,8 +60,7 @@ def test_subscriptions(method: str) -> None:
 
 
 @pytest.mark.spark
-def test_subscriptions_on_spark(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark.sparkContext, "pythonExec", sys.executable)  # executors have the package that is tested
+def test_subscriptions_on_spark(spark: Any) -> None:
     play = partial(subscriptions.on_spark, session=spark)
     for seed in range(4):
         history = subscriptions.draw(seed, on_spark=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +16,6 @@ from skyband.spark import Control, SubscriptionHandle, subscribe
 
 pytestmark = pytest.mark.spark
 FILES, ROWS = 5, 400
-
-
-@pytest.fixture(scope="module", name="spark")
-def on_executors(spark: Any) -> Iterator[Any]:
-    """A session whose executors have the package that is tested."""
-    before, spark.sparkContext.pythonExec = spark.sparkContext.pythonExec, sys.executable
-    yield spark
-    spark.sparkContext.pythonExec = before
 
 
 def events(number: int) -> pa.Table:

@@ -218,16 +218,22 @@ class _Batch:
 
     def read(self, low: int, tail: int) -> int:
         """Read what may matter, and everything from `tail` on; or, where these proved wrong, from what is returned."""
+        tail = self._before_ahead(tail)
         try:
             table = self._pass(low, tail)
         except _Flood:
             if self.sample.num_rows == 0:
                 low, tail = self.probe()
+                tail = self._before_ahead(tail)
             table = self._pass(low, tail, flood=True)
         if tail != NEVER:
             self.reader.most = max(self.sent, self.reader.most // 2)
         self._take(table)
         return tail
+
+    def _before_ahead(self, tail: int) -> int:
+        """Let the tail begin with the rows that are rejected, at the latest: rows behind it all come back."""
+        return tail if self.not_after is None else min(tail, self.not_after + 1)
 
     def _pass(self, low: int, tail: int, flood: bool = False) -> pa.Table:
         """Return what may matter; in a `flood`, of groups that let many rows through only the best of each pane."""
@@ -235,8 +241,6 @@ class _Batch:
             table = self._collect("true", None if flood else 4 * SMALL)
             self.reading.rows_read = table.num_rows
             return table
-        if self.not_after is not None:  # rows behind the tail come back, so all that are rejected do
-            tail = min(tail, self.not_after + 1)
         with self.reading.phase("plan"):
             self.df, wanted = self.given, []
             for number, group in enumerate(self.monitor.groups):
