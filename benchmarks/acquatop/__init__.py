@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
+import skyband.remote
 from benchmarks import BenchmarkError
 from benchmarks.remote.twitter import START, Remote, Twitter, Windowed, recorded_tweets
 from benchmarks.workloads import SEED
 from skyband.order import FloatArray
 from skyband.remote.accuracy import cumulative, ndcg, ndcg_compat, precision
-from skyband.remote.acquatop import AcquaTop
+from skyband.remote.acquatop import acquatop
 from skyband.remote.policies import GAINING, POLICIES
-from skyband.remote.services import Gateway
 from skyband.remote.services.base import Id
 from skyband.times import SECOND
 
@@ -130,10 +130,10 @@ class World:
         def fetch(ids: Sequence[Id]) -> dict[Id, float]:
             return {name: float(current[-1][row[int(name)]]) for name in ids}
 
-        join = AcquaTop(
-            k=k, n=n, size=SIZE, slide=SLIDE, offset=START % SLIDE, score=self.score, gateway=Gateway(fetch),
-            replica=self.remote.replica(rates=policy.endswith("WBM")), policy=policy, budget=budget, carry=carry,
-            seed=SEED, only_candidates=True,  # as in the paper
+        join = acquatop(
+            skyband.remote.Remote(fetch, known=self.remote.replica(rates=policy.endswith("WBM"))), k=k, n=n, size=SIZE,
+            slide=SLIDE, offset=START % SLIDE, score=self.score, policy=policy, budget=budget, carry=carry, seed=SEED,
+            only_candidates=True,  # as in the paper
         )  # fmt: skip
         for window, truth in zip(self.windows, self.truth, strict=True):
             current.append(truth)

@@ -41,7 +41,7 @@ for everything. Our own policy, `AT-GAIN`, is beside them; also with one aim onl
 - **Score**: `0.3 * norm(change) + 0.7 * norm(mentions)`, both in the range that they have in the whole data set.
 - **Remote value** at a time: that of the last snapshot strictly before. The replica starts with everybody's first
   one.
-- **The code that runs** is the library's: `AcquaTop` with a function as its service. Only the oracle and the
+- **The code that runs** is the library's: `acquatop` with a function as its service. Only the oracle and the
   metrics are the benchmark's. A refresh that finds nothing new counts. AT-ASM has no budget.
 - **Candidates**: nobody but a policy's candidates is refreshed (`only_candidates`), as in the paper. Otherwise the
   library gives what a policy leaves of its budget to the rest of the window.

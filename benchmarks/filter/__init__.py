@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
+import skyband.remote
 from benchmarks import BenchmarkError
 from benchmarks.remote.twitter import START, Remote, Twitter, Windowed, recorded_tweets
 from benchmarks.workloads import SEED
 from skyband.order import FloatArray
 from skyband.remote.accuracy import cumulative, jaccard_distance
-from skyband.remote.filter_join import FilterJoin
+from skyband.remote.filter_join import filter_join
 from skyband.remote.policies import GAINING, POLICIES
-from skyband.remote.services import Gateway
 from skyband.remote.services.base import Id
 from skyband.times import MINUTE, SECOND
 
@@ -99,10 +99,10 @@ class World:
         def fetch(ids: Sequence[Id]) -> dict[Id, float]:
             return {name: float(current[-1][row[int(name)]]) for name in ids}
 
-        join = FilterJoin(
-            size=self.size, slide=SLIDE, offset=START % SLIDE, condition=">", threshold=self.threshold,
-            gateway=Gateway(fetch), replica=self.remote.replica(rates="WBM" in policy), policy=policy, budget=budget,
-            seed=SEED, only_candidates=True,  # as in the paper
+        join = filter_join(
+            skyband.remote.Remote(fetch, known=self.remote.replica(rates="WBM" in policy)), size=self.size, slide=SLIDE,
+            offset=START % SLIDE, condition=">", threshold=self.threshold, policy=policy, budget=budget, seed=SEED,
+            only_candidates=True,  # as in the paper
         )  # fmt: skip
         found = []
         for window, truth, right in zip(self.windows, self.truth, self.right, strict=True):

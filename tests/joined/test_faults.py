@@ -18,7 +18,7 @@ from tests.remote.servers import Loopback, Reply, Request
 SECOND = 1_000_000
 BUDGET = 4
 LIMITS = Limits(
-    batch=2, parallel=2, timeout=0.1, deadline=0.15, retries=1, backoff=0.01, trip_after=4, rest=0.3,
+    batch=2, parallel=2, timeout=0.1, deadline=0.15, retries=1, backoff=0.01, trip_after=4, cooldown=0.3,
     remember_missing=0.0,
 )  # fmt: skip
 Behaviour = Callable[[Request, int], Reply]
@@ -128,7 +128,7 @@ def test_a_busy_service_is_left_alone() -> None:
 def test_memory_threads_and_snapshots_stay_flat() -> None:
     """A service that hangs, over many windows of ever new ids, with a bounded copy."""
     with Loopback(FAULTS["slower than the window"]) as server:
-        live = Live(server.url, replace(LIMITS, timeout=0.02, deadline=0.03, rest=0.05), capacity=50)
+        live = Live(server.url, replace(LIMITS, timeout=0.02, deadline=0.03, cooldown=0.05), capacity=50)
         sizes = []
         for second in range(60):
             live.tick(range(second * 30, second * 30 + 30))

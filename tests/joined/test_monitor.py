@@ -337,12 +337,12 @@ def test_who_waits_for_a_share_still_does_after_a_restart() -> None:
             monitor.push(stream[place : place + 20])
             monitor.advance(stream[place]["t"] - 5)
             if restart:
-                assert place < 100 or monitor.joins.remotes["value"].shares.credit
+                assert place < 100 or monitor.joins.remotes["value"].shared_budget.credit
                 monitor = sb.Monitor.restore(monitor.snapshot(), services={"value": sb.Remote(service, budget=1)})
         asked.append(service.asked)
     assert asked[0] == asked[1]
     monitor.unregister("few")
-    assert set(monitor.joins.remotes["value"].shares.credit) <= {"many"}
+    assert set(monitor.joins.remotes["value"].shared_budget.credit) <= {"many"}
 
 
 def test_killed_and_restored_it_leaves_alone_who_wants_to_be() -> None:

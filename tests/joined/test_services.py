@@ -145,7 +145,7 @@ def test_an_http_service_can_be_carried_elsewhere() -> None:
         remote = sb.Remote(HttpJson(f"{server.url}/?ids={{ids}}", "{id}.n"), known={"a": 1.0}, budget=4)
         other = pickle.loads(pickle.dumps(remote))
         assert other.gateway.fetch(["a"]).values == {"a": 3.0}
-        assert (other.shares.budget, other.replica.view(["a"]).value.tolist()) == (4, [1.0])
+        assert (other.shared_budget.budget, other.replica.view(["a"]).value.tolist()) == (4, [1.0])
 
 
 # Query files.

@@ -14,9 +14,10 @@ import skyband as sb
 from skyband.answers.changes import fold
 from skyband.cli.board import Board
 from skyband.files.queries import load
-from skyband.remote.filter_join import FilterJoin
+from skyband.remote import Remote
+from skyband.remote.filter_join import filter_join
 from skyband.remote.replica import Replica
-from skyband.remote.services import Gateway, Limits
+from skyband.remote.services import Limits
 from skyband.spark.notebook import Board as Notebook
 from tests.joined import oracle
 from tests.joined.test_monitor import WINDOWS, ask, fine, harsh
@@ -91,10 +92,9 @@ def test_what_is_too_much_is_cut_and_flagged() -> None:
 def test_a_filter_alone_cuts_as_well() -> None:
     replica = Replica()
     replica.put([3, 1, 2], [9.0, 8.0, 7.0], at=0)
-    join = FilterJoin(
-        size=10, slide=10, condition=">", threshold=5.0, gateway=Gateway(lambda _: {}), replica=replica, budget=0,
-        max_rows=2,
-    )  # fmt: skip
+    join = filter_join(
+        Remote(lambda _: {}, known=replica), size=10, slide=10, condition=">", threshold=5.0, budget=0, max_rows=2
+    )
     join.arrive([3, 1, 2], [0.0] * 3, [1, 2, 3])
     answer = join.evaluate(10)
     assert ([(row.rank, row.id) for row in answer.rows], answer.cut) == ([(None, 1), (None, 2)], 1)

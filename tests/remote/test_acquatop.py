@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+import skyband.remote
 from skyband.engine import snapshot
 from skyband.errors import InputError, QueryError
-from skyband.remote.acquatop import AcquaTop
-from skyband.remote.filter_join import FilterJoin
+from skyband.remote.acquatop import acquatop
+from skyband.remote.filter_join import filter_join
 from skyband.remote.join import STALE, JoinedAnswer, RemoteJoin
 from skyband.remote.policies import POLICIES
 from skyband.remote.replica import Replica
-from skyband.remote.services import Gateway, Limits, ServiceError
+from skyband.remote.services import Limits, ServiceError
 from skyband.remote.services.base import Id
 
 SIZE, SLIDE, IDS = 30, 10, 25
@@ -80,9 +81,10 @@ def ranked(batches: Stream, end: int, values: dict[Any, float]) -> list[int]:
     return sorted(objects, key=lambda name: (-(objects[name][0] + values[name]), -objects[name][1], name))
 
 
-def top(remote: Any, replica: Replica | None, policy: str, budget: int | None, **options: Any) -> AcquaTop:
-    given: dict[str, Any] = {"k": 3, "n": 4, "score": np.add, "gateway": Gateway(remote, Limits(backoff=0.0))} | options
-    return AcquaTop(size=SIZE, slide=SLIDE, replica=replica, policy=policy, budget=budget, **given)
+def top(remote: Any, replica: Replica | None, policy: str, budget: int | None, **options: Any) -> RemoteJoin:
+    given: dict[str, Any] = {"k": 3, "n": 4, "score": np.add, "limits": Limits(backoff=0.0)} | options
+    service = skyband.remote.Remote(remote, limits=given.pop("limits"), known=replica)
+    return acquatop(service, size=SIZE, slide=SLIDE, policy=policy, budget=budget, **given)
 
 
 def drive(join: RemoteJoin, remote: Remote, batches: Stream) -> list[JoinedAnswer]:
@@ -252,7 +254,7 @@ def test_an_object_may_come_again_with_another_remote_row(policy: str) -> None:
     join = top(remote, remote.replica(), policy, 0)
     join.arrive(["e"], [5.0], [25], remote=[7])
     join.arrive(["e"], [5.0], [26], remote=[8])
-    join.push({7: 50.0}, at=27)
+    join.push_changes({7: 50.0}, at=27)
     assert [row.score for row in join.evaluate(30).rows] == [7.0]
 
 
@@ -317,8 +319,7 @@ def test_ids_that_do_not_exist_are_left_out_and_found_when_they_do() -> None:
     remote.truth[1] = 5.0
     for policy in ("WSJ-LRU", "AT-TSM"):
         remote.truth.pop(2, None)
-        gateway = Gateway(remote, Limits(remember_missing=0.0))
-        join = top(remote, Replica(), policy, None, k=2, gateway=gateway)
+        join = top(remote, Replica(), policy, None, k=2, limits=Limits(remember_missing=0.0))
         join.arrive([1, 2], [1.0, 9.0], [39, 39])
         answer = join.evaluate(30 + SLIDE)
         assert (answer.ids, answer.unknown) == ([1], 0)
@@ -373,10 +374,10 @@ def test_pushed_changes_cost_no_budget(policy: str) -> None:
     remote.truth |= {1: 30.0, 2: 20.0, 3: 10.0}
     join = top(remote, remote.replica(), policy, 0, k=1, n=1, only_candidates=True)
     join.arrive([1, 2, 3], [2.0, 0.0, 0.0], [25, 26, 27])
-    join.push({3: 50.0}, at=28)  # not in the list
+    join.push_changes({3: 50.0}, at=28)  # not in the list
     answer = join.evaluate(30)
     assert [(row.id, row.score, row.age) for row in answer.rows] == [(3, 50.0, 2)]
-    join.push({3: None}, at=31)
+    join.push_changes({3: None}, at=31)
     assert join.evaluate(40).ids == [1]
 
 
@@ -409,8 +410,8 @@ def test_filters_answer_as_the_replica_knows_and_exactly_without_a_bound(
 ) -> None:
     remote, batches = Remote(7), stream(7)
     replica = remote.replica()
-    join = FilterJoin(
-        size=SIZE, slide=SLIDE, condition=condition, threshold=20.0, gateway=Gateway(remote), replica=replica,
+    join = filter_join(
+        skyband.remote.Remote(remote, known=replica), size=SIZE, slide=SLIDE, condition=condition, threshold=20.0,
         policy=policy, budget=budget, distance=10.0,
     )  # fmt: skip
     for batch, end in zip(batches, ends(batches), strict=True):
@@ -429,8 +430,8 @@ def test_values_on_the_threshold_are_on_neither_side() -> None:
     for condition in ("<", ">"):
         replica = Replica()
         replica.put([1], [5.0], at=0)
-        join = FilterJoin(
-            size=30, slide=30, condition=condition, threshold=5.0, gateway=Gateway(Remote(0)), replica=replica,
+        join = filter_join(
+            skyband.remote.Remote(Remote(0), known=replica), size=30, slide=30, condition=condition, threshold=5.0,
             policy="WST", budget=0,
         )  # fmt: skip
         join.arrive([1], [1.0], [3])
@@ -440,7 +441,7 @@ def test_values_on_the_threshold_are_on_neither_side() -> None:
 def test_a_filter_begins_with_an_empty_replica() -> None:
     remote = Remote(0)
     remote.truth |= {1: 30.0, 2: 10.0}
-    join = FilterJoin(size=30, slide=30, condition=">", threshold=20.0, gateway=Gateway(remote), budget=5)
+    join = filter_join(skyband.remote.Remote(remote), size=30, slide=30, condition=">", threshold=20.0, budget=5)
     join.arrive([1, 2], [1.0, 1.0], [3, 4])
     answer = join.evaluate(30)
     assert (answer.ids, answer.refreshes, answer.exact) == ([1], 2, True)
@@ -454,8 +455,8 @@ def test_a_filter_begins_with_an_empty_replica() -> None:
 def test_a_snapshot_goes_on_as_if_nothing_had_happened(policy: str, only: bool) -> None:
     def make(remote: Remote, replica: Replica) -> RemoteJoin:
         if POLICIES[policy].needs_filter:
-            return FilterJoin(
-                size=SIZE, slide=SLIDE, condition=">", threshold=20.0, gateway=Gateway(remote), replica=replica,
+            return filter_join(
+                skyband.remote.Remote(remote, known=replica), size=SIZE, slide=SLIDE, condition=">", threshold=20.0,
                 policy=policy, budget=3, seed=4, only_candidates=only,
             )  # fmt: skip
         return top(remote, replica, policy, 3, seed=4, only_candidates=only)
@@ -468,7 +469,7 @@ def test_a_snapshot_goes_on_as_if_nothing_had_happened(policy: str, only: bool) 
     twin.truth, twin.chance = dict(remote.truth), np.random.default_rng(1)
     remote.chance = np.random.default_rng(1)
     join.arrive([3, 4], [7.0, 8.0], [SIZE + SLIDE * 9, SIZE + SLIDE * 9 + 1])  # ahead of the current window
-    blob = snapshot.encode(*join.state(), [join.replica.state()])
+    blob = snapshot.encode(*join.state(), [join.remote.replica.state()])
     meta, tables, (replica_state,) = snapshot.decode(blob)
     restored = make(twin, Replica.load(replica_state))
     restored.load((meta, tables))
@@ -500,9 +501,11 @@ def test_mistakes() -> None:
     with pytest.raises(QueryError, match="k is 0"):
         top(remote, None, "WST", 1, k=0)
     with pytest.raises(QueryError, match=r"the filter is \?x = 5"):
-        FilterJoin(size=1, slide=1, condition="=", threshold=5, gateway=Gateway(remote), budget=1)
+        filter_join(skyband.remote.Remote(remote), size=1, slide=1, condition="=", threshold=5, budget=1)
     with pytest.raises(InputError, match="'AT-TSM' is for rankings"):
-        FilterJoin(size=1, slide=1, condition="<", threshold=5, gateway=Gateway(remote), budget=1, policy="AT-TSM")
+        filter_join(
+            skyband.remote.Remote(remote), size=1, slide=1, condition="<", threshold=5, budget=1, policy="AT-TSM"
+        )
     join = top(remote, None, "WST", 1)
     with pytest.raises(InputError, match="2 ids, 1 scores, 2 times and 2 remote ids"):
         join.arrive([1, 2], [1.0], [1, 2])

@@ -11,16 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skyband.remote.acquatop import AcquaTop
-from skyband.remote.filter_join import FilterJoin
+from skyband.remote import Remote
+from skyband.remote.acquatop import acquatop
+from skyband.remote.filter_join import filter_join
 from skyband.remote.join import JoinedAnswer, RemoteJoin
 from skyband.remote.replica import Replica
-from skyband.remote.services import Gateway, HttpJson, Limits
+from skyband.remote.services import HttpJson, Limits
 from tests.remote.servers import Loopback, Reply, Request
 
 BUDGET, DEADLINE, SECOND = 4, 0.15, 1_000_000
 LIMITS = Limits(
-    batch=2, parallel=2, timeout=0.1, deadline=DEADLINE, retries=1, backoff=0.01, trip_after=4, rest=0.2,
+    batch=2, parallel=2, timeout=0.1, deadline=DEADLINE, retries=1, backoff=0.01, trip_after=4, cooldown=0.2,
     remember_missing=0.0,
 )  # fmt: skip
 PATIENT = replace(LIMITS, timeout=5.0, deadline=5.0)
@@ -51,16 +52,16 @@ FAULTS: dict[str, Behaviour] = {
 
 
 def ranking(service: Any, replica: Replica, limits: Limits = LIMITS) -> RemoteJoin:
-    return AcquaTop(
-        k=3, n=3, size=3 * SECOND, slide=SECOND, score=np.add, gateway=Gateway(service, limits), replica=replica,
+    return acquatop(
+        Remote(service, limits=limits, known=replica), k=3, n=3, size=3 * SECOND, slide=SECOND, score=np.add,
         policy="AT-BSM", budget=BUDGET,
     )  # fmt: skip
 
 
 def filtering(service: Any, replica: Replica, limits: Limits = LIMITS) -> RemoteJoin:
-    return FilterJoin(
-        size=3 * SECOND, slide=SECOND, condition=">", threshold=10.0, gateway=Gateway(service, limits),
-        replica=replica, policy="Filter Update", budget=BUDGET,
+    return filter_join(
+        Remote(service, limits=limits, known=replica), size=3 * SECOND, slide=SECOND, condition=">", threshold=10.0,
+        policy="Filter Update", budget=BUDGET,
     )  # fmt: skip
 
 
@@ -142,7 +143,7 @@ def test_a_service_slower_than_the_window_is_used_for_the_next_answer() -> None:
     assert (first.refreshes, first.stale) == (0, 3)
     event.set()
     until = time.monotonic() + 10.0
-    while not join.maintainer.gateway._late and time.monotonic() < until:
+    while not join.remote.gateway._late and time.monotonic() < until:
         time.sleep(0.01)
     second, _ = window(join, 3)
     assert second.rows[0].value > 1_000.0
@@ -158,7 +159,7 @@ def test_memory_and_threads_stay_flat() -> None:
         return dict.fromkeys(ids, 0.0)
 
     before = threading.active_count()
-    limits = Limits(batch=1, parallel=3, timeout=0.01, deadline=0.02, trip_after=3, rest=0.01)
+    limits = Limits(batch=1, parallel=3, timeout=0.01, deadline=0.02, trip_after=3, cooldown=0.01)
     replica = Replica(capacity=50)
     join = ranking(hang, replica, limits)
     for number in range(2, 60):
@@ -166,7 +167,7 @@ def test_memory_and_threads_stay_flat() -> None:
         join.arrive(names, np.zeros(30), np.full(30, number * SECOND))
         join.evaluate((number + 1) * SECOND)
         assert threading.active_count() - before <= limits.parallel
-    gateway = join.maintainer.gateway
+    gateway = join.remote.gateway
     assert (len(gateway._queue), len(gateway._late)) == (0, 0)
     assert len(join._waiting) <= 3 * 30
     assert len(replica) <= 50

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from skyband.errors import InputError
 from skyband.order import FloatArray
+from skyband.remote import Remote
 from skyband.remote.accuracy import ndcg, precision
-from skyband.remote.acquatop import AcquaTop
-from skyband.remote.budget import Savings
+from skyband.remote.acquatop import acquatop
+from skyband.remote.election import CarryOver
 from skyband.remote.policies import GAINING, POLICIES, Candidates
 from skyband.remote.policies.gain import Gain
 from skyband.remote.replica import Replica
-from skyband.remote.services import Gateway, Limits
+from skyband.remote.services import Limits
 from skyband.remote.services.base import Id
 from skyband.times import SECOND
 
@@ -30,7 +31,7 @@ def objects(scores: Sequence[float], **columns: Any) -> Candidates:
         "now": 100, "size": 50, "slide": 50, "k": 2, "place": np.arange(rows), "time": np.full(rows, 90),
         "stream": np.zeros(rows), "score": score, "value": score, "refreshed": np.full(rows, 40),
         "best_before": np.full(rows, 100), "interval": np.full(rows, 60),
-        "outlook": score[:, None] + np.array([-1.0, 1.0]),
+        "possible_scores": score[:, None] + np.array([-1.0, 1.0]),
     }  # fmt: skip
     return Candidates(**(given_columns | columns))
 
@@ -62,13 +63,13 @@ def test_who_stays_longer_gains_more() -> None:
 
 def test_a_value_that_is_not_known_is_worth_asking_for() -> None:
     score = np.array([10.0, 9.0, np.nan])
-    found = gains(objects(score.tolist(), outlook=np.array([[9.9, 10.1], [8.9, 9.1], [5.0, 15.0]])))
+    found = gains(objects(score.tolist(), possible_scores=np.array([[9.9, 10.1], [8.9, 9.1], [5.0, 15.0]])))
     assert np.argmax(found) == 2
 
 
 def test_smaller_may_be_better() -> None:
     up = objects([10.0, 9.0, 8.8, 1.0])
-    down = objects([-10.0, -9.0, -8.8, -1.0], outlook=-up.outlook, ascending=True)
+    down = objects([-10.0, -9.0, -8.8, -1.0], possible_scores=-up.possible_scores, ascending=True)
     assert gains(down) == pytest.approx(gains(up))
 
 
@@ -136,10 +137,9 @@ def quality(policy: str, step: Step, budget: int) -> FloatArray:
     truth = chance.normal(50, 10, 40)
     replica = Replica()
     replica.put(list(range(40)), truth, at=0)
-    gateway = Gateway(lambda ids: {name: float(truth[int(name)]) for name in ids}, Limits(parallel=1))
-    join = AcquaTop(
-        k=5, n=5, size=10, slide=10, score=np.add, gateway=gateway, replica=replica, policy=policy, budget=budget
-    )
+    service, limits = lambda ids: {name: float(truth[int(name)]) for name in ids}, Limits(parallel=1)
+    remote = Remote(service, limits=limits, known=replica)
+    join = acquatop(remote, k=5, n=5, size=10, slide=10, score=np.add, policy=policy, budget=budget)
     total = np.zeros(2)
     for end in range(10, 810, 10):
         truth = np.where(chance.random(40) < 0.2, step(chance, truth), truth)
@@ -173,7 +173,7 @@ def test_where_budget_is_scarce_no_other_policy_is_better(world: str, budget: in
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 9), st.integers(0, 20), st.lists(st.lists(st.floats(-1, 9), max_size=30), max_size=20))
 def test_no_more_is_spent_than_was_given(budget: int, carry: int, gains_of: list[list[float]]) -> None:
-    savings, spent = Savings(carry), []
+    savings, spent = CarryOver(carry), []
     for gains_now in gains_of:
         before = savings.saved
         spent.append(savings.spend(np.sort(np.array(gains_now))[::-1], budget))
@@ -196,8 +196,8 @@ def test_the_service_is_asked_within_budget_and_savings(seed: int, budget: int, 
         asked[0] += len(ids)
         return {name: float(chance.normal()) for name in ids}
 
-    join = AcquaTop(
-        k=3, size=20, slide=10, score=np.add, gateway=Gateway(fetch, Limits(parallel=1)), replica=replica,
+    join = acquatop(
+        Remote(fetch, limits=Limits(parallel=1), known=replica), k=3, size=20, slide=10, score=np.add,
         policy="AT-GAIN", budget=budget, carry=carry,
     )  # fmt: skip
     for window in range(1, 8):
@@ -210,10 +210,10 @@ def test_the_service_is_asked_within_budget_and_savings(seed: int, budget: int, 
 
 
 def test_savings_are_part_of_the_state() -> None:
-    savings = Savings(3)
+    savings = CarryOver(3)
     savings.spend(np.array([5.0, 4.0]), 2)
     savings.spend(np.array([1.0, 0.5]), 2)
-    again = Savings(3)
+    again = CarryOver(3)
     again.load(savings.state())
     assert again.saved == savings.saved == 2
     assert again.spend(np.array([9.0, 8.0, 7.0]), 2) == savings.spend(np.array([9.0, 8.0, 7.0]), 2) == 3
@@ -225,6 +225,4 @@ def test_savings_are_part_of_the_state() -> None:
 )
 def test_savings_need_a_policy_that_can_tell(policy: str, carry: int, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        AcquaTop(
-            k=1, size=10, slide=10, score=np.add, gateway=Gateway(lambda _: {}), policy=policy, budget=1, carry=carry
-        )
+        acquatop(Remote(lambda _: {}), k=1, size=10, slide=10, score=np.add, policy=policy, budget=1, carry=carry)

@@ -174,7 +174,7 @@ def test_a_busy_service_is_waited_for_where_there_is_time() -> None:
 def test_the_breaker_opens_rests_tries_and_closes() -> None:
     clock = Clock()
     service = Scripted(*[ServiceError("down")] * 4)
-    door = gateway(service, clock, retries=0, trip_after=3, rest=30.0, batch=1, deadline=20.0)
+    door = gateway(service, clock, retries=0, trip_after=3, cooldown=30.0, batch=1, deadline=20.0)
     assert door.fetch([1, 2, 3, 4, 5]).failed == (1, 2, 3, 4, 5)
     assert len(service.asked) == 3  # then it is open
     assert door.fetch([1]).traffic.requests == 0
@@ -194,12 +194,12 @@ def test_a_service_that_only_lies_is_left_alone_as_well() -> None:
 
 
 def test_after_a_rest_one_request_alone_tries() -> None:
-    breaker = CircuitBreaker(trip_after=1, rest=10.0)
+    breaker = CircuitBreaker(trip_after=1, cooldown=10.0)
     breaker.failed(0.0)
     assert not breaker.lets_through(9.0)
     assert breaker.lets_through(10.0)
     assert not breaker.lets_through(10.0)  # until it is known how the first ends
-    breaker.undecided()
+    breaker.inconclusive()
     assert breaker.lets_through(11.0)
     breaker.succeeded()
     assert all(breaker.lets_through(12.0) for _ in range(3))
@@ -260,7 +260,7 @@ def test_after_a_restart_a_busy_service_is_still_left_alone() -> None:
 
 def test_after_a_restart_the_breaker_is_still_open() -> None:
     clock, service = Clock(), Scripted(*[ServiceError("down")] * 4)
-    door = gateway(service, clock, retries=0, trip_after=3, rest=30.0, batch=1, deadline=5.0)
+    door = gateway(service, clock, retries=0, trip_after=3, cooldown=30.0, batch=1, deadline=5.0)
     door.fetch([1, 2, 3])
     again = restarted(door, clock, seconds=20.0)
     assert again.fetch([1]).traffic.requests == 0
@@ -331,7 +331,7 @@ def test_infinite_values_are_legal() -> None:
 def test_strays_and_halves_are_counted() -> None:
     fetched = gateway(Scripted({1: 1.0, 2: math.nan, 98: 5.0, 99: 5.0})).fetch([1, 2, 3])
     assert (fetched.values, fetched.failed) == ({1: 1.0}, (2, 3))
-    assert (fetched.traffic.strays, fetched.traffic.bad) == (2, 1)
+    assert (fetched.traffic.unexpected, fetched.traffic.bad) == (2, 1)
 
 
 def test_a_timeout_is_handed_on_and_never_beyond_the_deadline() -> None:
@@ -426,7 +426,7 @@ def test_counts_add_up_over_evaluations() -> None:
     door = gateway(Scripted({1: 1.0}, ServiceError("no", retry=False), {1: 1.0, 5: 1.0}))
     for _ in range(3):
         door.fetch([1])
-    assert (door.traffic.requests, door.traffic.failed, door.traffic.strays) == (3, 1, 1)
+    assert (door.traffic.requests, door.traffic.failed, door.traffic.unexpected) == (3, 1, 1)
 
 
 @pytest.mark.parametrize(

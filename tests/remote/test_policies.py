@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skyband.errors import InputError
-from skyband.remote import policies
-from skyband.remote.acquatop import AcquaTop
-from skyband.remote.filter_join import FilterJoin
+from skyband.remote import Remote, policies
+from skyband.remote.acquatop import acquatop
+from skyband.remote.filter_join import filter_join
 from skyband.remote.join import JoinedAnswer, RemoteJoin
 from skyband.remote.policies import POLICIES, Candidates, find_policy
 from skyband.remote.replica import Replica
-from skyband.remote.services import Gateway, Limits
+from skyband.remote.services import Limits
 from skyband.remote.services.base import Id
 
 NAMES = list(POLICIES)
@@ -62,7 +62,7 @@ columns = st.integers(0, 20).flatmap(
             "refreshed": st.lists(st.integers(-(2**62), 100), min_size=rows, max_size=rows).map(np.array),
             "best_before": st.lists(st.integers(-(2**62), 2**62), min_size=rows, max_size=rows).map(np.array),
             "interval": st.lists(st.integers(0, 2**61), min_size=rows, max_size=rows).map(np.array),
-            "outlook": st.lists(
+            "possible_scores": st.lists(
                 st.lists(st.floats(-2_000, 2_000) | st.just(np.nan), min_size=3, max_size=3),
                 min_size=rows,
                 max_size=rows,
@@ -174,12 +174,12 @@ class Counting:
 
 def joined(name: str, service: Any, replica: Replica, budget: int | None, seed: int = 1, **options: Any) -> RemoteJoin:
     common: dict[str, Any] = {
-        "size": 30, "slide": 10, "policy": name, "budget": budget, "gateway": Gateway(service, Limits(parallel=1)),
-        "replica": replica, "seed": seed,
+        "size": 30, "slide": 10, "policy": name, "budget": budget, "seed": seed,
+        "remote": Remote(service, limits=Limits(parallel=1), known=replica),
     }  # fmt: skip
     if POLICIES[name].needs_filter:
-        return FilterJoin(condition=">", threshold=50.0, distance=30.0, **common)
-    return AcquaTop(k=3, n=3, score=np.add, **common, **options)
+        return filter_join(condition=">", threshold=50.0, distance=30.0, **common)
+    return acquatop(k=3, n=3, score=np.add, **common, **options)
 
 
 def world(seed: int, lazy: bool) -> tuple[np.random.Generator, dict[Id, float], Replica]:

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from skyband.remote import Remote
 from skyband.remote.accuracy import ndcg, ndcg_compat, precision
-from skyband.remote.acquatop import AcquaTop
+from skyband.remote.acquatop import acquatop
 from skyband.remote.policies import GAINING, POLICIES
 from skyband.remote.replica import Replica
-from skyband.remote.services import Gateway
 from skyband.remote.services.base import Id
 
 DATA = Path(os.environ.get("SKYBAND_DATA", Path(__file__).parents[3] / "shared" / "data")) / "twitter"
@@ -75,9 +75,9 @@ def sums(policy: str, budget: int | None) -> tuple[float, float, float]:
     replica, users = Replica(), list(series())
     replica.put(users, [series()[user][1][0] for user in users], at=START * 1_000)
     replica.set_rates(users, [np.mean(np.diff(series()[user][1]) != 0) / 64.0 for user in users])
-    join = AcquaTop(
-        k=K, n=N, size=SIZE * 1_000, slide=SLIDE * 1_000, offset=START * 1_000 % (SLIDE * 1_000), score=score,
-        gateway=Gateway(fetch), replica=replica, policy=policy, budget=budget, only_candidates=True,
+    join = acquatop(
+        Remote(fetch, known=replica), k=K, n=N, size=SIZE * 1_000, slide=SLIDE * 1_000,
+        offset=START * 1_000 % (SLIDE * 1_000), score=score, policy=policy, budget=budget, only_candidates=True,
     )  # fmt: skip
     total = np.zeros(3)
     for moment, mentions, last in windows():

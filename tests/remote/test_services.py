@@ -240,7 +240,7 @@ def test_sql_lies(database: str) -> None:
 def test_sql_whole_table_for_every_id_is_strays(database: str) -> None:
     fetched = Gateway(Sql(database, "SELECT name, followers FROM users WHERE :ids IS NOT NULL OR 1")).fetch(["plain"])
     assert fetched.values == {"plain": 0.0}
-    assert fetched.traffic.strays > 5
+    assert fetched.traffic.unexpected > 5
 
 
 def test_sql_numbers_in_parallel(tmp_path: Path) -> None:

@@ -356,7 +356,7 @@ def test_a_service_that_hangs_does_not_hold_up_the_stream(spark: Any, tmp_path: 
         over.wait(60)
         return dict.fromkeys(ids, 0.0)
 
-    limits = Limits(timeout=0.05, deadline=0.05, retries=0, trip_after=2, rest=600)
+    limits = Limits(timeout=0.05, deadline=0.05, retries=0, trip_after=2, cooldown=600)
     remote = sb.Remote(hang, limits=limits, known={f"u{i}": float(i) for i in range(20)})
     sink = Tables()
     handle = go(spark, tmp_path / "in", QUERIES[:1], sink, tmp_path / "checkpoint", remote)

@@ -42,7 +42,7 @@ def _join_lines(one: JoinedQuery) -> list[str]:
     policy = join.policy_for(sides.condition is not None)
     most = "no bound" if join.only_candidates else "all of the window is refreshed"
     budget = most if join.budget is None else f"at most {join.budget:,} refreshes an answer"
-    whole = remote.shares.budget
+    whole = remote.shared_budget.budget
     shared = "" if whole is None else f", {whole:,} at one moment with others that share it"
     counted = f"{', '.join(map(str, sides.aggregates))} of its events" if sides.aggregates else "its latest event"
     kept = (

@@ -23,11 +23,10 @@ from skyband.engine.stats import GroupStats
 from skyband.errors import QueryError
 from skyband.order import IntArray
 from skyband.queries.query import Query
-from skyband.remote.acquatop import AcquaTop
-from skyband.remote.filter_join import FilterJoin
+from skyband.remote.acquatop import acquatop
+from skyband.remote.filter_join import filter_join
 from skyband.remote.join import JoinedAnswer, RemoteJoin
-from skyband.remote.maintainer import Refreshed
-from skyband.remote.remote import Remote
+from skyband.remote.remote import Refreshed, Remote
 from skyband.remote.services.base import Id
 from skyband.windows import DueWindows, WindowGrid
 
@@ -158,7 +157,7 @@ def answer_together(dues: Sequence[tuple[JoinedQuery, DueWindows]]) -> list[Answ
         for members in by_remote.values():
             elected = {one.name: one.prepare(end) for one, end in members}
             first = members[0][0]
-            refreshed = first.join.maintainer.refresh(first.remote.share(elected, now), now)
+            refreshed = first.remote.refresh(elected, now)
             for other in {one.name: one for one, _ in dues}.values():
                 if other.remote is first.remote and other.name not in elected:
                     other.join.learn(refreshed.changed)
@@ -182,15 +181,15 @@ def _join(query: Query, remote: Remote, windows: WindowGrid) -> RemoteJoin:
     common: dict[str, Any] = {
         "size": windows.size, "slide": windows.slide, "offset": windows.offset, "score": sides.joined,
         "k": None if query.is_set else query.k,
-        "order": query.order, "gateway": remote.gateway, "replica": remote.replica, "policy": policy,
+        "order": query.order, "policy": policy,
         "budget": join.budget, "default": join.default, "seed": join.seed,
         "only_candidates": join.only_candidates, "one_event": not sides.aggregates,
     }  # fmt: skip
     if sides.condition is None:
-        return AcquaTop(**common, n=join.n, discover=join.discover, carry=join.carry)
+        return acquatop(remote, **common, n=join.n, discover=join.discover, carry=join.carry)
     condition = sides.condition
-    return FilterJoin(
-        **common, condition=condition.sign, threshold=condition.threshold, distance=join.distance,
+    return filter_join(
+        remote, **common, condition=condition.sign, threshold=condition.threshold, distance=join.distance,
         max_rows=query.max_rows if query.is_set else None,
     )  # fmt: skip
 

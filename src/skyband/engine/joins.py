@@ -78,7 +78,7 @@ class Joins:
         """Stop serving a query, if there is one of this name; what is known of its service stays."""
         found = self.find(name)
         if isinstance(found, JoinedQuery):
-            found.remote.shares.forget(name)
+            found.remote.shared_budget.forget(name)
         self.queries = [one for one in self.queries if one is not found]
         return found is not None
 
@@ -100,16 +100,18 @@ class Joins:
 
         Their remote values keep them out, and nobody will ask for these values again: neither the query nor any other
         that joins with the service. So where events are reduced elsewhere, those of such ids may stay there. None are
-        settled where an id may get another remote row, or where a value may be forgotten. A query that comes later and
+        settled where an id may get another remote row, where a value may be evicted, or where the service pushes its
+        changes. A query that comes later and
         does ask for such values learns nothing for events that have stayed elsewhere.
         """
         ids: list[Id] = []
         refreshed = np.empty(0, np.int64)
-        if isinstance(one, JoinedQuery) and one.side.on is None and one.remote.replica.capacity is None:
+        kept = isinstance(one, JoinedQuery) and one.remote.replica.capacity is None and not one.remote.pushes
+        if kept and isinstance(one, JoinedQuery) and one.side.on is None:
             names, value, since = one.remote.replica.columns()
             out = ~one.join.admits(value)
             out &= np.array([isinstance(name, str) == one.side.text_ids for name in names], bool)
-            if one.remote.shares.budget != 0:
+            if one.remote.shared_budget.budget != 0:
                 for other in self.queries:
                     if isinstance(other, JoinedQuery) and other.remote is one.remote:
                         out &= ~other.join.may_ask(value)
@@ -134,9 +136,7 @@ class Joins:
         remote, ids = self.remotes[service], list(values)
         known = remote.replica.view(ids).refreshed
         since = max(watermark, NEVER + 1, int(known.max(initial=NEVER))) if at is None else microseconds_of(at)
-        fresh = np.array([np.nan if value is None else value for value in values.values()], np.float64)
-        news = remote.replica.put(ids, fresh, since)
-        changed = {ids[place]: float(fresh[place]) for place in np.flatnonzero(news).tolist()}
+        changed = remote.push_changes(values, since)
         for one in self.queries:
             if isinstance(one, JoinedQuery) and one.remote is remote:
                 one.join.learn(changed)

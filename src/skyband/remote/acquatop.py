@@ -1,7 +1,7 @@
 """AcquaTop: the best k of a stream joined with remote data that changes, with so many refreshes per answer.
 
-Choose it where the remote side must be asked and may not be asked for everything; where it tells about its changes, use
-`push`, or `skyband.remote.topkn` alone.
+Choose it where the remote side must be asked and may not be asked for everything; where it pushes its changes, use
+`push_changes`, or `skyband.remote.topkn` alone.
 
 Guarantees: no evaluation refreshes more ids than the budget (and `carry`). No service delays an answer beyond the
 gateway's deadline, or stops it. Without a budget, and with a service that answers in time, answers are exact. The
@@ -13,13 +13,10 @@ old its remote value is.
 Examples
 --------
 >>> followers = {"ann": 10.0, "bob": 50.0, "eve": 30.0}
->>> from skyband.remote.replica import Replica
->>> from skyband.remote.services import Gateway
->>> replica = Replica()
->>> _ = replica.put(["ann", "bob", "eve"], [10.0, 50.0, 30.0], at=0)
->>> influencers = AcquaTop(
-...     k=1, n=1, size=60, slide=30, score=lambda mentions, followers: mentions + followers, budget=1, policy="AT-BSM",
-...     gateway=Gateway(lambda ids: {name: followers[name] for name in ids}), replica=replica,
+>>> remote = Remote(lambda ids: {name: followers[name] for name in ids}, known=followers)
+>>> influencers = acquatop(
+...     remote, k=1, n=1, size=60, slide=30, score=lambda mentions, followers: mentions + followers, budget=1,
+...     policy="AT-BSM",
 ... )
 >>> influencers.arrive(["ann", "bob", "eve"], [3, 1, 2], [5, 20, 25])
 >>> followers["eve"] = 70.0                                      # the remote side changes, and tells nobody
@@ -37,25 +34,43 @@ rest of the window, unless there are to be ``only_candidates``.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from skyband.errors import InputError, QueryError
-from skyband.remote.full_window import FullWindow
+from skyband.remote.election import Election, Evaluation
 from skyband.remote.join import RemoteJoin
-from skyband.remote.maintainer import Evaluation, Maintainer
-from skyband.remote.objects import JoinedObject, ObjectStore, Score
+from skyband.remote.objects import FullWindow, ObjectStore, Score
 from skyband.remote.policies import Policy
-from skyband.remote.replica import Replica
-from skyband.remote.services import Gateway
+from skyband.remote.remote import Remote
 from skyband.remote.topkn import Outside, TopkN
 
 
-class AcquaTop(RemoteJoin):
-    """The best k of each window, joined with a service.
+def acquatop(
+    remote: Remote,
+    *,
+    k: int,
+    n: int = 0,
+    size: int,
+    slide: int,
+    offset: int = 0,
+    score: Score,
+    policy: str | Policy = "AT-GAIN",
+    budget: int | None,
+    order: str = "desc",
+    outside: Outside = "bound",
+    default: float | None = None,
+    discover: float = 0.5,
+    seed: int = 0,
+    carry: int = 0,
+    only_candidates: bool = False,
+    one_event: bool = False,
+) -> RemoteJoin:
+    """Return a join that answers each window with its best k.
 
     Parameters
     ----------
+    remote
+        The service and its replica.
     k
         How many rows an answer has.
     n
@@ -64,10 +79,6 @@ class AcquaTop(RemoteJoin):
         Of the windows, in microseconds.
     score
         The joined score of the stream's score and the remote value, as columns; monotone in both.
-    gateway
-        Asks the service.
-    replica
-        What is known of the remote side.
     policy
         Which ids to refresh: a name of `skyband.remote.policies.POLICIES`.
     budget
@@ -92,46 +103,18 @@ class AcquaTop(RemoteJoin):
         Whether each object is one event of its id, so that of two events at the same time the better one counts, and
         not what an id has come to by now, where the last word counts.
     """
-
-    def __init__(
-        self,
-        *,
-        k: int,
-        n: int = 0,
-        size: int,
-        slide: int,
-        offset: int = 0,
-        score: Score,
-        gateway: Gateway,
-        replica: Replica | None = None,
-        policy: str | Policy = "AT-GAIN",
-        budget: int | None,
-        order: str = "desc",
-        outside: Outside = "bound",
-        default: float | None = None,
-        discover: float = 0.5,
-        seed: int = 0,
-        carry: int = 0,
-        only_candidates: bool = False,
-        one_event: bool = False,
-    ) -> None:
-        replica = Replica() if replica is None else replica
-        maintainer = Maintainer(gateway, replica, policy, budget, discover, seed, carry, only_candidates)
-        if maintainer.policy.needs_filter:
-            msg = f"the policy {maintainer.policy.name!r} is for filters; choose another one for a ranking"
-            raise InputError(msg)
-        if order not in ("desc", "asc"):
-            msg = f"order is {order!r}; use 'desc' where larger scores are better, 'asc' where smaller ones are"
-            raise QueryError(msg)
-        # Made in any case: it checks k, n and the windows.
-        common: Any = {"size": size, "slide": slide, "offset": offset, "score": score, "order": order}
-        listed = TopkN(k=k, n=n, outside=outside, one_event=one_event, **common)
-        whole = FullWindow(one_event=one_event, **common)
-        keeps_all = maintainer.policy.whole_window or not maintainer.only_candidates
-        objects: ObjectStore = whole if keeps_all else listed
-        moment = Evaluation(0, listed.windows, score, order, k)
-        super().__init__(objects, maintainer, moment, math.nan if default is None else default, k + n)
-        self.k = k
-
-    def _chosen(self, held: list[JoinedObject]) -> list[JoinedObject]:  # noqa: ARG002 - the objects know better
-        return self.objects.best(self.k)
+    election = Election(remote.replica, policy, budget, discover, seed, carry, only_candidates)
+    if election.policy.needs_filter:
+        msg = f"the policy {election.policy.name!r} is for filters; choose another one for a ranking"
+        raise InputError(msg)
+    if order not in ("desc", "asc"):
+        msg = f"order is {order!r}; use 'desc' where larger scores are better, 'asc' where smaller ones are"
+        raise QueryError(msg)
+    common: dict[str, Any] = {
+        "size": size, "slide": slide, "offset": offset, "score": score, "order": order, "one_event": one_event
+    }  # fmt: skip
+    listed = TopkN(k=k, n=n, outside=outside, **common)  # in any case: it checks k and n
+    keeps_all = election.policy.whole_window or not election.only_candidates
+    objects: ObjectStore = FullWindow(**common) if keeps_all else listed
+    evaluation = Evaluation(0, listed.windows, score, order, k)
+    return RemoteJoin(remote, objects, election, evaluation, k=k, default=default, depth=k + n)

@@ -1,6 +1,6 @@
 """A stream joined with remote data that keeps changing, window by window, under a refresh budget.
 
-This is the framework of Figure 8 of AcquaTop, for rankings (`skyband.remote.acquatop`) and filters
+This is the framework of Figure 8 of AcquaTop, for rankings (made by `skyband.remote.acquatop`) and filters
 (`skyband.remote.filter_join`). In one evaluation: the window's objects are there, scored with the replica's values; the
 policy elects ids; they are fetched; replica and objects are updated; the answer goes out; the window is left behind. So
 a refresh counts for the answer of the same window. A service that is slow, fails or lies makes answers stale, and they
@@ -9,7 +9,7 @@ say so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,15 +19,17 @@ import pyarrow as pa
 
 from skyband.errors import InputError
 from skyband.order import NEVER, BoolArray, FloatArray
-from skyband.remote.maintainer import Evaluation, Maintainer, Refreshed
-from skyband.remote.objects import Arrivals, Ids, JoinedObject, ObjectStore, score_of
-from skyband.remote.replica import Replica
+from skyband.remote.election import Election, Evaluation
+from skyband.remote.objects import Arrivals, Ids, JoinedObject, ObjectStore, is_number, score_of
+from skyband.remote.remote import Refreshed, Remote
 from skyband.remote.services import Traffic
 from skyband.remote.services.base import Id
 
 STALE = "remote values are stale or not known"
 UNSEEN = "remote values of other objects may be stale"
 CUT = "cut at {:,} rows"
+Condition = Callable[[Any], Any]
+"""Whether a remote value, or each of a column, passes a filter; NaN does not."""
 
 
 @dataclass(frozen=True)
@@ -106,40 +108,43 @@ class JoinedAnswer:
 
 
 class RemoteJoin:
-    """What rankings and filters share: objects come in, windows are answered in order.
+    """A stream joined with a service: objects come in, windows are answered in order.
 
     Answers are rankings; those of a filter without a `k` are sets, of at most `max_rows` rows.
 
     Parameters
     ----------
+    remote
+        The service and its replica; other joins may share it.
     objects
         Where the objects of the coming windows are kept.
-    maintainer
+    election
         Spends the budget.
-    moment
+    evaluation
         What stays the same in every evaluation.
+    k
+        How many rows an answer has; None for a set.
+    condition
+        Which remote values pass; None where there is no filter.
     default
-        The remote value of ids of which nothing is known; NaN leaves them out until it is.
+        The remote value of ids of which nothing is known; None leaves them out until it is.
     depth
         How many objects per window the list of the policy has, where it has one. Where nothing else is kept, ten times
         as many and 1,000 more objects without a remote value are remembered, the most promising of them.
+    max_rows
+        How many rows the answer of a set has at most; a larger one is cut. None for no bound.
     """
 
     def __init__(
-        self, objects: ObjectStore, maintainer: Maintainer, moment: Evaluation, default: float, depth: int = 0
-    ) -> None:
-        self.objects, self.maintainer = objects, maintainer
-        self.windows = moment.windows
-        self.ranked = True
-        self.max_rows: int | None = None
-        self._moment, self._default, self._depth = moment, default, depth
+        self, remote: Remote, objects: ObjectStore, election: Election, evaluation: Evaluation, *, k: int | None,
+        condition: Condition | None = None, default: float | None = None, depth: int = 0, max_rows: int | None = None,
+    ) -> None:  # fmt: skip
+        self.remote, self.objects, self.election = remote, objects, election
+        self.windows, self.k, self.condition, self.max_rows = evaluation.windows, k, condition, max_rows
+        self._evaluation, self._depth = evaluation, depth
+        self._default = np.nan if default is None else default
         self._waiting: dict[Id, JoinedObject] = {}  # objects without a remote value, which a list has no place for
         self._forgot_to = NEVER  # the last window of those for which there was no room either
-
-    @property
-    def replica(self) -> Replica:
-        """What is known of the remote side."""
-        return self.maintainer.replica
 
     def arrive(
         self,
@@ -192,11 +197,11 @@ class RemoteJoin:
         return arrivals[np.array(taken, np.int64)]
 
     def _values(self, remotes: Sequence[Id]) -> FloatArray:
-        seen = self.replica.view(remotes)
+        seen = self.remote.replica.view(remotes)
         return np.where(seen.never, self._default, seen.value)
 
-    def push(self, values: Mapping[Id, float | None], at: int) -> None:
-        """Take in changes that the remote side tells by itself; they cost no budget.
+    def push_changes(self, values: Mapping[Id, float | None], at: int) -> None:
+        """Take in changes that the remote side pushes; they cost no budget.
 
         Parameters
         ----------
@@ -205,8 +210,7 @@ class RemoteJoin:
         at
             Since when they are true.
         """
-        plain = {name: np.nan if value is None else float(value) for name, value in values.items()}
-        self.learn(self.maintainer.take(list(plain), list(plain.values()), at))
+        self.learn(self.remote.push_changes(values, at))
 
     def evaluate(self, end: int, now: int | None = None) -> JoinedAnswer:
         """Refresh within the budget, and answer the window that ends there.
@@ -219,8 +223,7 @@ class RemoteJoin:
             The time by which remote values age; `end` where it is left out.
         """
         now = end if now is None else now
-        elected = self.prepare(end, now)
-        return self.conclude(end, now, self.maintainer.refresh(elected, now))
+        return self.conclude(end, now, self.remote.refresh({"": self.prepare(end, now)}, now))
 
     def prepare(self, end: int, now: int) -> list[Id]:
         """Begin an evaluation: return the remote ids that are to be refreshed for it, the most urgent first."""
@@ -228,9 +231,14 @@ class RemoteJoin:
         self.objects.go_to(window)
         self._leave_behind(window)
         self._catch_up()
-        held, lists = self.objects.held(), not self.maintainer.policy.whole_window
-        listed, unknown = (self.objects.listed(self._depth), self._unknown(held)) if lists else (held, [])
-        return self.maintainer.elect(listed, unknown, held, replace(self._moment, now=now))
+        held = listed = self.objects.held()
+        unknown: list[Id] = []
+        if not self.election.policy.whole_window:
+            listed, unknown = self.objects.listed(self._depth), self._unknown(held)
+        missing = self.remote.gateway.known_missing([*(one.remote for one in held), *unknown])
+        listed, held = ([one for one in objects if one.remote not in missing] for objects in (listed, held))
+        unknown = [name for name in unknown if name not in missing]
+        return self.election.elect(listed, unknown, held, replace(self._evaluation, now=now))
 
     def conclude(self, end: int, now: int, refreshed: Refreshed) -> JoinedAnswer:
         """End it with what was refreshed: return the answer, and leave the window behind."""
@@ -249,11 +257,11 @@ class RemoteJoin:
 
     def may_ask(self, value: FloatArray) -> BoolArray:
         """Tell of remote values whether an id that has one may be refreshed for an answer."""
-        return self.maintainer.may_elect(value, self._moment)
+        return self.election.may_elect(value, self._evaluation)
 
     def admits(self, value: FloatArray) -> BoolArray:
         """Tell of remote values whether an object that has one may be in an answer."""
-        return ~np.isnan(value)
+        return ~np.isnan(value) if self.condition is None else np.asarray(self.condition(value), bool)
 
     def ids(self) -> list[Id]:
         """Return the ids of all objects that are kept."""
@@ -289,11 +297,11 @@ class RemoteJoin:
             return []
         waiting = sorted(lacking, key=lambda one: (self._worth(one), -one.time, one.id))
         remotes = list(dict.fromkeys(one.remote for one in waiting))
-        never = self.replica.view(remotes).never
+        never = self.remote.replica.view(remotes).never
         return [remotes[place] for place in np.argsort(~never, kind="stable").tolist()]
 
     def _worth(self, one: JoinedObject) -> float:
-        return -one.stream if self._moment.order == "desc" else one.stream
+        return -one.stream if self._evaluation.order == "desc" else one.stream
 
     def _leave_behind(self, window: int) -> None:
         kept = [one for one in self._waiting.values() if one.end >= window]
@@ -308,12 +316,12 @@ class RemoteJoin:
         held = self.objects.held()
         whole = self._chosen(held)
         chosen = whole[: self.max_rows]
-        ages = self.replica.view([one.remote for one in chosen]).age(now).tolist()
+        ages = self.remote.replica.view([one.remote for one in chosen]).age(now).tolist()
         rows = [
             JoinedRow(
-                rank if self.ranked else None,
+                rank if self.k is not None else None,
                 one.id,
-                score_of(one.merit, self._moment.order),
+                score_of(one.merit, self._evaluation.order),
                 one.time,
                 one.stream,
                 one.value,
@@ -322,8 +330,8 @@ class RemoteJoin:
             )
             for rank, (one, age) in enumerate(zip(chosen, ages, strict=True), 1)
         ]
-        seen = self.replica.view([one.remote for one in held])
-        waiting = self.replica.view([one.remote for one in self._waiting.values()])
+        seen = self.remote.replica.view([one.remote for one in held])
+        waiting = self.remote.replica.view([one.remote for one in self._waiting.values()])
         fresh = bool((seen.age(now) == 0).all()) and bool((waiting.age(now) == 0).all())
         return JoinedAnswer(
             start=self.windows.start(window), end=self.windows.end(window), rows=rows,
@@ -335,7 +343,11 @@ class RemoteJoin:
 
     def _chosen(self, held: list[JoinedObject]) -> list[JoinedObject]:
         """Return the objects of the answer, in its order."""
-        raise NotImplementedError
+        if self.condition is None:
+            assert self.k is not None
+            return self.objects.best(self.k)
+        passed = [one for one in held if self.condition(one.value) and is_number(one.merit)]
+        return sorted(passed, key=lambda one: one.id) if self.k is None else passed[: self.k]
 
     # Snapshots.
 
@@ -345,7 +357,7 @@ class RemoteJoin:
         waiting = list(self._waiting.values())
         columns = {name: [getattr(one, name) for one in waiting] for name in ("id", "stream", "time", "remote")}
         return (
-            {"objects": meta, "maintainer": self.maintainer.state(), "forgot_to": self._forgot_to},
+            {"objects": meta, "maintainer": self.election.state(), "forgot_to": self._forgot_to},
             {f"objects/{name}": table for name, table in tables.items()} | {"waiting": pa.table(columns)},
         )
 
@@ -354,7 +366,7 @@ class RemoteJoin:
         meta, tables = state
         inner = {name.removeprefix("objects/"): table for name, table in tables.items() if name.startswith("objects/")}
         self.objects.load((meta["objects"], inner))
-        self.maintainer.load(meta["maintainer"])
+        self.election.load(meta["maintainer"])
         self._forgot_to = meta["forgot_to"]
         columns = tables["waiting"].to_pydict()
         nothing = np.full(len(columns["id"]), np.nan)

@@ -1,8 +1,14 @@
-"""Services where queries run: how each is asked, what is known of it here, and how queries share what may be asked."""
+"""A service that queries join with, its replica, and the refresh budget that the queries share.
+
+`Remote.refresh` is the papers' *maintainer*: it splits the budget, fetches the elected ids and updates the replica.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import heapq
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -10,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.errors import InputError
-from skyband.remote.budget import SharedBudget
 from skyband.remote.replica import Replica
 from skyband.remote.services import Gateway, Limits, Service, Traffic
 from skyband.remote.services.base import Id
@@ -19,8 +24,27 @@ from skyband.times import microseconds_of
 State = tuple[dict[str, Any], dict[str, pa.Table]]
 
 
+@dataclass(frozen=True)
+class Refreshed:
+    """The outcome of the refreshes of one moment.
+
+    `changed` holds new values by remote id, NaN where there is none any more. The ids of `answered` were refreshed,
+    changed or not; those that `failed` were not.
+    """
+
+    changed: dict[Id, float] = field(default_factory=dict)
+    answered: Collection[Id] = ()
+    failed: Collection[Id] = ()
+    traffic: Traffic = field(default_factory=Traffic)
+
+    def of(self, elected: Collection[Id]) -> Refreshed:
+        """Return the part that belongs to one query, which had elected some of the ids."""
+        mine = set(elected)
+        return Refreshed(self.changed, mine.intersection(self.answered), mine.intersection(self.failed), self.traffic)
+
+
 class Remote:
-    """A service, and the local copy of what it said: shared by all queries that join with it.
+    """A service and its replica, shared by all queries that join with it.
 
     Parameters
     ----------
@@ -29,14 +53,15 @@ class Remote:
     limits
         How it may be asked.
     known
-        What is known of it beforehand, by id; the copy is filled as ids are fetched.
+        What is known of it beforehand: values by id, or a `skyband.remote.replica.Replica`. The replica is filled as
+        ids are fetched.
     as_of
-        When that was true.
+        When these values were true.
     capacity
-        How many ids the copy holds at most; then those that were used least recently are forgotten. None for all.
+        How many ids the replica holds at most; then it evicts those that were used least recently. None for all.
     budget
         How many ids may be refreshed at one moment for all queries together; None leaves it to the queries' own
-        budgets. Where they want more, it is split by need, as `skyband.remote.budget` says.
+        budgets. Where they want more, `SharedBudget` splits it by need.
 
     Examples
     --------
@@ -51,7 +76,7 @@ class Remote:
         service: Service | Callable[[Sequence[Id]], Mapping[Any, Any]],
         *,
         limits: Limits | None = None,
-        known: Mapping[Any, float] | None = None,
+        known: Mapping[Any, float] | Replica | None = None,
         as_of: int | datetime = 0,
         capacity: int | None = None,
         budget: int | None = None,
@@ -60,63 +85,89 @@ class Remote:
             msg = f"the budget is {budget!r}; give how many ids may be refreshed at one moment, or None for no bound"
             raise InputError(msg)
         self.gateway: Gateway = Gateway(service, limits)
-        self.replica: Replica = Replica(capacity)
-        self.shares: SharedBudget = SharedBudget(budget)
-        if known:
+        self.replica: Replica = known if isinstance(known, Replica) else Replica(capacity)
+        self.shared_budget: SharedBudget = SharedBudget(budget)
+        if known and not isinstance(known, Replica):
             self.replica.put(list(known), np.array(list(known.values()), np.float64), microseconds_of(as_of))
 
     def __repr__(self) -> str:
         return f"<remote data, {len(self.replica)} ids known>"
 
     def __reduce__(self) -> Any:
-        """Carry a remote elsewhere: its threads and its pace stay here."""
-        return _again, (self.gateway.service, self.gateway.limits, self.replica, self.shares.budget)
+        """Pickle everything but the threads and the state of the gateway."""
+        return _unpickled, (self.gateway.service, self.gateway.limits, self.replica, self.shared_budget.budget)
 
     @property
     def traffic(self) -> Traffic:
-        """What was asked since the start."""
+        """The requests since the start."""
         return self.gateway.traffic
 
-    def share(self, wanted: Mapping[str, Sequence[Id]], now: int) -> list[Id]:
-        """Return the ids to fetch for several queries at one moment, each once, within the common budget.
+    @property
+    def pushes(self) -> bool:
+        """Whether the service pushes its changes."""
+        return bool(getattr(self.gateway.service, "pushes", False))
+
+    def refresh(self, elected: Mapping[str, Sequence[Id]], now: int) -> Refreshed:
+        """Fetch ids that queries have elected, each once and within the shared budget, and update the replica.
 
         Parameters
         ----------
-        wanted
-            By query: the ids that it wants, the most urgent first.
+        elected
+            By query: the ids that it has elected, the most urgent first.
         now
-            The moment: values that are past their best-before have probably changed.
+            The time of the evaluation.
         """
-        need = {query: int((self.replica.view(ids).best_before <= now).sum()) for query, ids in wanted.items()}
-        return self.shares.split(wanted, need)
+        fetched = self.gateway.fetch(self.split(elected, now), at=now)
+        changed: dict[Id, float] = {}
+        for name, (value, at) in fetched.late.items():
+            changed |= self.push_changes({name: value}, at)
+        changed |= self.push_changes(fetched.values, now)
+        return Refreshed(changed, fetched.values.keys(), fetched.failed, fetched.traffic)
+
+    def split(self, elected: Mapping[str, Sequence[Id]], now: int) -> list[Id]:
+        """Return the ids to fetch for several queries; the need of a query are its ids past their best-before time."""
+        need = {query: int((self.replica.view(ids).best_before <= now).sum()) for query, ids in elected.items()}
+        return self.shared_budget.split(elected, need)
+
+    def push_changes(self, values: Mapping[Id, float | None], at: int) -> dict[Id, float]:
+        """Put values into the replica, fetched or pushed by the remote side; return those that have changed.
+
+        Parameters
+        ----------
+        values
+            By remote id; None or NaN where there is no such id any more.
+        at
+            Since when they are true: a value that is known from later on stays.
+        """
+        ids, fresh = list(values), [math.nan if value is None else float(value) for value in values.values()]
+        changed = self.replica.put(ids, fresh, at)
+        return {ids[place]: fresh[place] for place in np.flatnonzero(changed).tolist()}
 
     # Snapshots.
 
     def state(self) -> State:
-        """Return what is known of the service, when it may be asked again, and who is to be served first."""
+        """Return the states of the replica and the gateway, and the credit of queries in the shared budget."""
         replica, tables = self.replica.state()
         gateway, more = self.gateway.state()
-        return {"replica": replica, "gateway": gateway, "credit": self.shares.credit}, tables | more
+        return {"replica": replica, "gateway": gateway, "credit": self.shared_budget.credit}, tables | more
 
     def restored(self, state: State) -> Remote:
-        """Return the same service, with what was known of it when `state` was taken."""
+        """Return the same service, with the replica and the credit of `state`."""
         meta, tables = state
         other = object.__new__(Remote)
-        other.gateway, other.shares = self.gateway, SharedBudget(self.shares.budget)
+        other.gateway, other.shared_budget = self.gateway, SharedBudget(self.shared_budget.budget)
         other.gateway.resume((meta["gateway"], tables))
         other.replica = Replica.load((meta["replica"], tables), self.replica.capacity)
-        other.shares.credit |= meta["credit"]
+        other.shared_budget.credit |= meta["credit"]
         return other
 
 
-def _again(service: Any, limits: Limits, replica: Replica, budget: int | None) -> Remote:
-    remote = Remote(service, limits=limits, budget=budget)
-    remote.replica = replica
-    return remote
+def _unpickled(service: Any, limits: Limits, replica: Replica, budget: int | None) -> Remote:
+    return Remote(service, limits=limits, known=replica, budget=budget)
 
 
 def as_remotes(services: Mapping[str, Any] | None) -> dict[str, Remote]:
-    """Return services by name, whatever they were given as.
+    """Return services by name, each as a `Remote`.
 
     Examples
     --------
@@ -134,3 +185,65 @@ def as_remotes(services: Mapping[str, Any] | None) -> dict[str, Remote]:
             msg = f"service {name!r}: {error}"
             raise InputError(msg) from None
     return found
+
+
+class SharedBudget:
+    """Splits one refresh budget among queries, by need.
+
+    At every moment each query is credited with a part of the budget, in proportion to its need: how many of the ids
+    that it wants have probably changed since they were refreshed, and one more. Each refresh goes to the query with
+    the most credit, for its most urgent id that nobody has taken yet, and costs it one; whoever else wants that id
+    gets it for nothing.
+
+    The credit of a query that did not get everything, positive or negative, counts at the next moment, up to one
+    refresh. So nobody starves: who is credited with a tenth of a refresh at a time gets one at the tenth.
+
+    Parameters
+    ----------
+    budget
+        How many ids may be refreshed at one moment; None for no bound.
+
+    Examples
+    --------
+    >>> shared = SharedBudget(4)
+    >>> shared.split({"top": ["a", "b", "c", "d", "e"], "low": ["a", "x"]}, {"top": 5, "low": 1})
+    ['a', 'b', 'c', 'x']
+    """
+
+    def __init__(self, budget: int | None) -> None:
+        self.budget = budget
+        self.credit: dict[str, float] = {}
+
+    def split(self, wanted: Mapping[str, Sequence[Id]], need: Mapping[str, int]) -> list[Id]:
+        """Return the ids to refresh, each once, within the budget.
+
+        Parameters
+        ----------
+        wanted
+            By query: the ids that it wants, the most urgent first.
+        need
+            By query: how many of them have probably changed.
+        """
+        wanted = {query: ids for query, ids in wanted.items() if ids}
+        union = {name for ids in wanted.values() for name in ids}
+        budget = len(union) if self.budget is None else min(self.budget, len(union))
+        whole = sum(1 + need[query] for query in wanted)
+        credit = {query: self.credit.pop(query, 0.0) + budget * (1 + need[query]) / whole for query in wanted}
+        left = {query: iter(ids) for query, ids in wanted.items()}
+        queue = [(-credit[query], place, query) for place, query in enumerate(wanted)]
+        heapq.heapify(queue)
+        taken: dict[Id, None] = {}
+        while len(taken) < budget:
+            _, place, query = heapq.heappop(queue)
+            name = next((name for name in left[query] if name not in taken), None)
+            if name is not None:  # else it has all that it wants
+                taken[name] = None
+                credit[query] -= 1.0
+                heapq.heappush(queue, (-credit[query], place, query))
+        lacking = [query for query, ids in wanted.items() if not taken.keys() >= set(ids)]
+        self.credit |= {query: min(max(credit[query], -1.0), 1.0) for query in lacking}
+        return list(taken)
+
+    def forget(self, query: str) -> None:
+        """Let a query go."""
+        self.credit.pop(query, None)

@@ -84,6 +84,8 @@ class Changes:
         A stream of changes as a service: the remote side tells what is new, and need not be asked.
     """
 
+    pushes = True
+
     def __init__(self, df: DataFrame, *, id: str, value: str, time: str | None = None) -> None:  # noqa: A002 - as there
         if getattr(df, "isStreaming", None) is not True:
             what = "a batch DataFrame" if hasattr(df, "isStreaming") else f"of type {type(df).__name__}"

@@ -1,11 +1,10 @@
-"""The registry: every refresh policy, by the name its paper gives it. A new one is a file here and a line below."""
+"""The registry: every refresh policy, by the name its paper gives it. A new one is a class here and a line below."""
 
 from __future__ import annotations
 
 from skyband.errors import InputError
-from skyband.remote.policies.base import Candidates, Policy
+from skyband.remote.policies.base import AT, WSJ, WST, Candidates, Near, Policy
 from skyband.remote.policies.gain import Gain
-from skyband.remote.policies.proposers import AT, WSJ, WST, Near
 from skyband.remote.policies.rankers import ASM, BSM, LRU, RND, TSM, WBM, FilterUpdate
 
 __all__ = ["GAINING", "POLICIES", "Candidates", "Policy", "find_policy"]
@@ -31,8 +30,8 @@ POLICIES: dict[str, Policy] = {
         Policy("AT-GAIN.set", WSJ(), Gain(members=1_000.0)),  # the order only where the set gains nothing
     )
 }
-GAINING = tuple(name for name, policy in POLICIES.items() if isinstance(policy.ranker, Gain))
-"""Policies that say what a refresh gains, so that some can be kept for later."""
+GAINING = tuple(name for name, policy in POLICIES.items() if policy.gains)
+"""Policies that say what a refresh gains, so that some can be carried over."""
 
 
 def find_policy(name: str) -> Policy:

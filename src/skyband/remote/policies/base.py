@@ -1,14 +1,15 @@
-"""What every policy does: of the candidates, elect the ids to refresh, at most as many as the budget allows.
+"""Refresh policies: of the candidates, elect the ids to refresh, at most as many as the budget allows.
 
 A policy is a *proposer*, which says who the candidates are, and a *ranker*, which says who comes first. Both see
-nothing but `Candidates`: columns copied from the stream side and from the replica. They hold no service and get none,
-so a remote value that was not paid for cannot reach them.
+nothing but `Candidates`: columns copied from the stream and from the replica. They hold no service and get none, so a
+remote value that was not paid for cannot reach them. The proposers are here; `rankers` and `gain` have the rankers.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields, replace
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -54,9 +55,9 @@ class Candidates:
         What the filter of the query compares values with, if it has one.
     distance
         The filtering distance threshold: how near to the threshold a value must be for the `.F` policies.
-    outlook
+    possible_scores
         Scores that are equally likely once the value has changed, as far as changes have shown yet: a row for each
-        object; the score that it has where nothing is said.
+        object; where they are left out, its score.
     """
 
     now: int
@@ -74,11 +75,11 @@ class Candidates:
     ascending: bool = False
     threshold: float | None = None
     distance: float = 1_000.0
-    outlook: FloatArray = field(default_factory=lambda: np.empty((0, 1)))
+    possible_scores: FloatArray = field(default_factory=lambda: np.empty((0, 1)))
 
     def __post_init__(self) -> None:
-        if len(self.outlook) != len(self.score):
-            object.__setattr__(self, "outlook", np.reshape(self.score, (-1, 1)))
+        if len(self.possible_scores) != len(self.score):
+            object.__setattr__(self, "possible_scores", np.reshape(self.score, (-1, 1)))
         for name in _COLUMNS:
             column = np.array(getattr(self, name))  # a copy: nothing leads back to the replica
             column.flags.writeable = False
@@ -104,21 +105,68 @@ class Candidates:
 _COLUMNS = tuple(f.name for f in fields(Candidates) if f.type in ("IntArray", "FloatArray"))
 
 
-class Proposer(Protocol):
+class Proposer(ABC):
     """Says who the candidates are."""
 
-    whole_window: ClassVar[bool]
+    whole_window: ClassVar[bool] = True
     """Whether objects matter that are in the window, but not in the Super-MTK+N list."""
 
+    @abstractmethod
     def propose(self, objects: Candidates) -> IntArray:
         """Return rows of the objects, in the order that decides among equals; who else is there does not matter."""
 
 
-class Ranker(Protocol):
+class WST(Proposer):
+    """WST: nobody is a candidate. The replica stays as it was; the worst case in every chart."""
+
+    def propose(self, objects: Candidates) -> IntArray:  # noqa: ARG002 - whoever they are
+        """Return no row."""
+        return np.empty(0, np.int64)
+
+
+class WSJ(Proposer):
+    """WSJ: whoever is in the current window is a candidate (ACQUA's window-service join)."""
+
+    def propose(self, objects: Candidates) -> IntArray:
+        """Return all rows."""
+        return np.arange(len(objects))
+
+
+class AT(Proposer):
+    """AT: whoever is in the Super-MTK+N list is a candidate: what a coming answer would hold if nothing changed."""
+
+    whole_window = False
+
+    def propose(self, objects: Candidates) -> IntArray:
+        """Return the rows that have a place, in its order."""
+        rows = np.flatnonzero(objects.place >= 0)
+        return rows[np.argsort(objects.place[rows], kind="stable")]
+
+
+class Near(Proposer):
+    """.F: whoever is in the current window and has a value near the threshold of the filter is a candidate.
+
+    Notes
+    -----
+    Zahmatkesh et al., the FILTER policy, algorithm 2. `Candidates.distance` is the paper's FDT, 1,000 by default as
+    there.
+    """
+
+    def propose(self, objects: Candidates) -> IntArray:
+        """Return the rows nearer than the filtering distance threshold."""
+        return np.flatnonzero(objects.off_threshold() < objects.distance)
+
+
+class Ranker(ABC):
     """Says who comes first."""
 
+    @abstractmethod
     def rank(self, candidates: Candidates, budget: int, random: Random) -> IntArray:
         """Return rows of the candidates, the first to be refreshed first; rows may be left out."""
+
+    def gain(self, candidates: Candidates) -> FloatArray | None:  # noqa: ARG002 - most rankers do not know
+        """Return what a refresh of each is expected to gain; None where the ranker does not say."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -139,6 +187,11 @@ class Policy:
         """Whether the whole window must be kept for it."""
         return self.proposer.whole_window
 
+    @property
+    def gains(self) -> bool:
+        """Whether it says what a refresh gains, so that refreshes can be carried over."""
+        return self.ranker.gain(_NOBODY) is not None
+
     def elect(self, objects: Candidates, budget: int | None, random: Random) -> IntArray:
         """Return the rows to refresh: never more than the budget, each once, the most urgent first.
 
@@ -156,3 +209,7 @@ class Policy:
         limit = len(candidates) if budget is None else max(min(budget, len(candidates)), 0)
         ranked = self.ranker.rank(candidates, limit, random)[:limit]
         return rows[ranked]
+
+
+_NOTHING: Any = np.empty(0)
+_NOBODY = Candidates(0, 1, 1, 1, *[_NOTHING] * 8)

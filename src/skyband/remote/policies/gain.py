@@ -1,9 +1,9 @@
 """GAIN: whoever's refresh is expected to improve the answers most comes first.
 
 An object gains by a refresh if its value has changed (likelier the older it is, by the change rate learnt from earlier
-refreshes), and if the new value (as earlier changes suggest: `Candidates.outlook`) puts it elsewhere in the answer. How
-much depends on the ranks that it could cross, and counts for every coming answer that holds the object while its
-value probably lasts.
+refreshes), and if the new value (as earlier changes suggest: `Candidates.possible_scores`) puts it elsewhere in the
+answer. How much depends on the ranks that it could cross, and counts for every coming answer that holds the object
+while its value probably lasts.
 
 Two things are counted. *Order*: a rank is worth half of the one above it, as in nDCG; an object shown at another rank
 than its own is worth the difference less. *Set*: an object that leaves makes room for the next one, and one that
@@ -27,13 +27,13 @@ from __future__ import annotations
 import numpy as np
 
 from skyband.order import FloatArray, IntArray
-from skyband.remote.policies.base import Candidates, Random
+from skyband.remote.policies.base import Candidates, Random, Ranker
 
 _STEEP = 1.702  # the logistic curve that is nearest to the normal distribution
 _BLUR = 0.05  # of a border, in ranks squared, where every score is known
 
 
-class Gain:
+class Gain(Ranker):
     """Ranks by the expected gain.
 
     Parameters
@@ -60,7 +60,7 @@ class Gain:
             ranking = _Ranking(candidates, stale)
             once = self.order * ranking.order() + self.members / candidates.k * ranking.members()
         else:
-            above = candidates.outlook > candidates.threshold
+            above = candidates.possible_scores > candidates.threshold
             once = np.where(candidates.value > candidates.threshold, ~above.T, above.T).mean(axis=0)
         gain: FloatArray = stale * once * _served(candidates)
         return gain
@@ -82,19 +82,19 @@ def _served(candidates: Candidates) -> FloatArray:
 
 
 class _Ranking:
-    """What is expected of the ranks: columns are the score that is known, then those of the outlook, rising."""
+    """What is expected of the ranks: columns are the score that is known, then the possible ones, rising."""
 
     def __init__(self, candidates: Candidates, stale: FloatArray) -> None:
         sign = -1.0 if candidates.ascending else 1.0
         known = np.where(np.isnan(candidates.score), -np.inf, sign * candidates.score)
         self.k, self.stale = candidates.k, stale
-        self.known, self.outlook = known[:, None], np.sort(np.nan_to_num(sign * candidates.outlook), axis=1)
-        self.scores = np.column_stack([self.known, self.outlook])
+        self.known, self.possible = known[:, None], np.sort(np.nan_to_num(sign * candidates.possible_scores), axis=1)
+        self.scores = np.column_stack([self.known, self.possible])
         self._rising = np.argsort(self.scores, axis=None)  # looking up in order is much faster
         fresh = 1.0 - stale[:, None]
-        weight = np.repeat(stale[:, None] / self.outlook.shape[1], self.outlook.shape[1], axis=1)
+        weight = np.repeat(stale[:, None] / self.possible.shape[1], self.possible.shape[1], axis=1)
         self.sure = self._above(self.known, fresh)  # how many others are better, of those that have not changed
-        self.unsure = self._above(self.outlook, weight)  # and of those that have
+        self.unsure = self._above(self.possible, weight)  # and of those that have
 
     def _above(self, of: FloatArray, weight: FloatArray) -> FloatArray:
         """Return the weight of other objects' scores above each score; equal ones count half."""
@@ -109,7 +109,7 @@ class _Ranking:
         """Return what `_above` counts of the object itself."""
         over_known = ((of > self.known) + 0.5 * (of == self.known)) * weight
         if of is self.known:
-            beside = ((of > self.outlook) + 0.5 * (of == self.outlook)) * weight
+            beside = ((of > self.possible) + 0.5 * (of == self.possible)) * weight
         else:
             beside = np.cumsum(weight[:, ::-1], axis=1)[:, ::-1] - weight / 2  # it is sorted
         return np.column_stack([over_known.sum(axis=1), beside])
@@ -129,7 +129,7 @@ class _Ranking:
         next_one = likely[self.k] if len(likely) > self.k else 0.0
         last_one = likely[self.k - 1] if len(likely) >= self.k else 0.0
         rank = np.arange(len(likely))[:, None]  # rows come as the answer has them
-        better = len(likely) - np.searchsorted(np.sort(self.known, axis=None), self.outlook, "right")
+        better = len(likely) - np.searchsorted(np.sort(self.known, axis=None), self.possible, "right")
         enters = better - (rank < better) < self.k  # by what is known of the others
         new = belongs[:, 1:]
         change = np.where(rank < self.k, np.where(enters, 0.0, next_one - new), np.where(enters, new - last_one, 0.0))

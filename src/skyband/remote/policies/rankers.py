@@ -5,35 +5,27 @@ from __future__ import annotations
 import numpy as np
 
 from skyband.order import NEVER, IntArray
-from skyband.remote.policies.base import Candidates, Random
+from skyband.remote.policies.base import Candidates, Random, Ranker
 
 
-class RND:
-    """Ranks by chance, without replacement (the authors' program could draw an id twice, and so waste budget).
-
-    RND: any candidate, by chance, none twice.
-    """
+class RND(Ranker):
+    """RND: any candidate, by chance, none twice (the authors' program could draw an id twice, and so waste budget)."""
 
     def rank(self, candidates: Candidates, budget: int, random: Random) -> IntArray:  # noqa: ARG002
         """Return the rows in random order."""
         return random.permutation(len(candidates))
 
 
-class LRU:
-    """Ranks by the last refresh, the oldest first; ids that never were come before all. Ties keep their order.
-
-    LRU: whoever was refreshed least recently comes first.
-    """
+class LRU(Ranker):
+    """LRU: whoever was refreshed least recently comes first; before all, whoever never was. Ties keep their order."""
 
     def rank(self, candidates: Candidates, budget: int, random: Random) -> IntArray:  # noqa: ARG002
         """Return the rows, the oldest refresh first."""
         return np.argsort(candidates.refreshed, kind="stable")
 
 
-class WBM:
-    """Ranks expired ids first, by the answers that a refresh serves; then the earliest best-before.
-
-    WBM: whoever is probably stale, and whose refresh will serve the most coming answers, comes first.
+class WBM(Ranker):
+    """WBM: whoever is probably stale, and whose refresh will serve the most coming answers, comes first.
 
     Notes
     -----
@@ -70,10 +62,8 @@ def _ceil(length: IntArray, slide: int) -> IntArray:
     return -(-length // slide)
 
 
-class FilterUpdate:
-    """Ranks by the distance to the threshold; values that are not known come before all.
-
-    Filter Update: whoever's value is nearest to the threshold of the filter comes first.
+class FilterUpdate(Ranker):
+    """Filter Update: whoever's value is nearest to the threshold of the filter comes first; unknown ones before all.
 
     A value that changes smoothly crosses the threshold soon if it is near. The FILTER paper, algorithm 1.
     """
@@ -83,10 +73,8 @@ class FilterUpdate:
         return np.argsort(candidates.off_threshold(), kind="stable")
 
 
-class TSM:
-    """Ranks as the list does.
-
-    TSM, top selection maintenance: the first of the list come first.
+class TSM(Ranker):
+    """TSM, top selection maintenance: the first of the list come first.
 
     For answers whose order matters: the highest ranks are right. AcquaTop, section 5.2.1.
     """
@@ -97,23 +85,19 @@ class TSM:
 
 
 class ASM(TSM):
-    """Ranks as the list does, and means all of it.
-
-    ASM, all selection maintenance: the whole list. The best case in every chart.
+    """ASM, all selection maintenance: the whole list. The best case in every chart.
 
     Give it no budget: then all of the list is refreshed, which no live system can promise. A budget binds it like every
     other policy, and makes it TSM. AcquaTop, section 5.2.3.
     """
 
 
-class BSM:
-    """Ranks `budget` neighbours of the list: from place ``k + 1 - budget // 2`` on, counted from 1.
+class BSM(Ranker):
+    """BSM, border selection maintenance: those around the border between the K-list and the N-list come first.
 
-    They are moved up where the list ends before them, and begin with its first where they would begin before it.
-
-        BSM, border selection maintenance: those around the border between the K-list and the N-list come first.
-
-        For answers of which the set matters: whoever may enter or leave it is looked at. AcquaTop, section 5.2.2.
+    For answers of which the set matters: whoever may enter or leave it is looked at. AcquaTop, section 5.2.2. They are
+    `budget` neighbours of the list, from place ``k + 1 - budget // 2`` on, counted from 1. They are moved up where the
+    list ends before them, and begin with its first where they would begin before it.
     """
 
     def rank(self, candidates: Candidates, budget: int, random: Random) -> IntArray:  # noqa: ARG002

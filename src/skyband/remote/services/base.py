@@ -21,8 +21,8 @@ Id = int | str
 class Service(Protocol):
     """Anything with a `fetch`.
 
-    If `fetch` has a parameter `timeout`, it is told how many seconds it has. A `largest_batch` bounds how many ids it
-    is given at once.
+    If `fetch` has a parameter `timeout`, it gets how many seconds it has. A `largest_batch` bounds how many ids it is
+    given at once. With ``pushes = True`` it pushes its changes by itself, so that values are current without a fetch.
     """
 
     def fetch(self, ids: Sequence[Id]) -> Mapping[Any, Any]:

@@ -105,7 +105,7 @@ class Gateway:
         self._takes_timeout = "timeout" in inspect.signature(self.service.fetch).parameters
         self._clock, self._sleep, self._wall = clock, sleep, wall
         self._pace = RateLimiter(self.limits.per_second)
-        self._breaker = CircuitBreaker(self.limits.trip_after, self.limits.rest)
+        self._breaker = CircuitBreaker(self.limits.trip_after, self.limits.cooldown)
         self._missing = MissingIds(self.limits.remember_missing, self.limits.most_remembered)
         self._late: dict[Id, tuple[float, int]] = {}
         self._changed = threading.Condition()  # guards all that is above and below
@@ -218,8 +218,8 @@ class Gateway:
             meta, tables = state or ({"at": 0.0, "pace": 0.0, "breaker": (0, 0.0)}, {})
             passed = max(self._wall() - meta["at"], 0.0)  # 0: the clock was set back
             self._pace.resume(meta["pace"] - passed, now)
-            failures, rest = meta["breaker"]
-            self._breaker.resume(failures, max(rest - passed, 0.0), now)
+            failures, left = meta["breaker"]
+            self._breaker.resume(failures, max(left - passed, 0.0), now)
             if "missing" in tables:
                 ids, left = ids_in(tables["missing"]), tables["missing"]["left"].to_pylist()
                 self._missing.resume({name: seconds - passed for name, seconds in zip(ids, left, strict=True)}, now)
@@ -269,14 +269,14 @@ class Gateway:
                 return False
             start = self._pace.reserve(now, asking.deadline)
             if start is None:
-                self._breaker.undecided()
+                self._breaker.inconclusive()
                 return False
             asking.requests += 1  # before the wait: others must not count on the same place
         if start > now:
             self._sleep(start - now)
         with self._changed:
             if ticket.given_up:
-                self._breaker.undecided()
+                self._breaker.inconclusive()
                 return False
             asking.traffic.requests += 1
             asking.traffic.retries += again
@@ -304,10 +304,10 @@ class Gateway:
                 value = _number(reply[name])
                 if value is not None:
                     values[name] = value
-        strays = max(len(reply) - named, 0)
+        unexpected = max(len(reply) - named, 0)
         with self._changed:
             ticket.round.traffic.bad += named - len(values)
-            ticket.round.traffic.strays += strays
+            ticket.round.traffic.unexpected += unexpected
             if values:
                 self._breaker.succeeded()
             else:
@@ -322,14 +322,14 @@ class Gateway:
             now = self._clock()
             ticket.ends_by = math.inf
             if after is not None:  # also where it says so late
-                self._pace.rest_until(now + after)
+                self._pace.wait_until(now + after)
             if ticket.given_up:  # counted when it was
                 return None
             ticket.round.traffic.timeouts += isinstance(error, TimeoutError)
             if after is None:
                 self._breaker.failed(now)
-            else:  # it works, and wants to be left alone
-                self._breaker.undecided()
+            else:  # it works, and has said when to ask again
+                self._breaker.inconclusive()
         return wait if retry and now + wait < ticket.round.deadline else None
 
 

@@ -1,7 +1,7 @@
 """How services may be asked, and what was asked: the limits of a gateway, its traffic, and what it remembers.
 
 `RateLimiter`, `CircuitBreaker` and `MissingIds` know no clock: they are told the time. They are not safe for threads;
-the gateway holds a lock. What must outlive a restart they tell in seconds that are left, since clocks differ.
+the gateway holds a lock. What must outlive a restart they report as seconds that are left, since clocks differ.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Limits:
     backoff, longest_backoff
         How long to wait before that: the first time, and at most; the time doubles, and is shortened by chance.
     trip_after
-        After so many failures in a row, the service is left alone.
-    rest
+        After so many failures in a row, the circuit opens: the service gets no requests.
+    cooldown
         For how long. Then one request tries it again.
     remember_missing
         How long it is remembered that an id does not exist.
@@ -64,7 +64,7 @@ class Limits:
     backoff: float = 0.1
     longest_backoff: float = 5.0
     trip_after: int = 5
-    rest: float = 30.0
+    cooldown: float = 30.0
     remember_missing: float = 60.0
     most_remembered: int = 100_000
 
@@ -96,7 +96,7 @@ class Traffic:
     missing
         Ids that do not exist; `remembered` are those that were known not to, and not asked for.
     bad
-        Values that are no number; `strays` are those of ids that nobody asked for.
+        Values that are no number; `unexpected` are those of ids that nobody asked for.
     late
         Values that came after the answer had gone out.
     """
@@ -109,7 +109,7 @@ class Traffic:
     missing: int = 0
     remembered: int = 0
     bad: int = 0
-    strays: int = 0
+    unexpected: int = 0
     late: int = 0
 
     def __add__(self, other: Traffic) -> Traffic:
@@ -117,7 +117,7 @@ class Traffic:
 
 
 class RateLimiter:
-    """When the next request may start: evenly spaced, and not while the service wants to be left alone."""
+    """When the next request may start: evenly spaced, and not before the time that the service has asked for."""
 
     def __init__(self, per_second: float | None) -> None:
         self._apart = 0.0 if per_second is None else 1.0 / per_second
@@ -131,7 +131,7 @@ class RateLimiter:
         self._next = start + self._apart
         return start
 
-    def rest_until(self, moment: float) -> None:
+    def wait_until(self, moment: float) -> None:
         """Let no request start before."""
         self._next = max(self._next, moment)
 
@@ -141,20 +141,24 @@ class RateLimiter:
 
     def resume(self, left: float, now: float) -> None:
         """Go on after a restart: as if a request had been made just before it, since nobody knows whether one was."""
-        self.rest_until(now + max(left, self._apart))
+        self.wait_until(now + max(left, self._apart))
 
 
 class CircuitBreaker:
-    """Leaves a service alone that fails again and again; then one request tries it."""
+    """Stops requests to a service that fails again and again; after the cooldown one request tries it.
 
-    def __init__(self, trip_after: int, rest: float) -> None:
-        self._trip_after, self._rest = trip_after, rest
+    It is our own since it must survive restarts: its state is part of every snapshot, so that a job that restarts in a
+    loop does not ask a failing service each time. Libraries keep theirs in the process, or in a store of their own.
+    """
+
+    def __init__(self, trip_after: int, cooldown: float) -> None:
+        self._trip_after, self._cooldown = trip_after, cooldown
         self._failures = 0
         self._open_until = 0.0
         self._trying = False
 
     def lets_through(self, now: float) -> bool:
-        """Tell whether a request may be made; after a rest, one alone until it is known how it ends."""
+        """Tell whether a request may be made; after the cooldown, one alone until it is known how it ends."""
         if self._failures < self._trip_after:
             return True
         if now < self._open_until or self._trying:
@@ -174,14 +178,14 @@ class CircuitBreaker:
         """Note a failure."""
         self._failures, self._trying = self._failures + 1, False
         if self._failures >= self._trip_after:
-            self._open_until = now + self._rest
+            self._open_until = now + self._cooldown
 
-    def undecided(self) -> None:
+    def inconclusive(self) -> None:
         """Note a request that says nothing about whether the service works."""
         self._trying = False
 
     def left(self, now: float) -> tuple[int, float]:
-        """Return the number of failures in a row, and how long the service is left alone for them."""
+        """Return the number of failures in a row, and how long the circuit stays open for them."""
         return self._failures, max(self._open_until - now, 0.0)
 
     def resume(self, failures: int, left: float, now: float) -> None:

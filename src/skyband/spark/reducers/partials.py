@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.engine.joined_query import JoinedQuery
 from skyband.engine.measures import ROWS, Measure
 from skyband.engine.monitor import Monitor
 from skyband.engine.partials import CARRIED, FIRST, ID, PANE, REFRESHED, REMOTE, STREAM, TIME
@@ -29,7 +28,6 @@ from skyband.events.keys import is_text
 from skyband.spark import columns
 from skyband.spark.columns import quoted
 from skyband.spark.reducers.ranking import BatchProgress
-from skyband.spark.services import Changes
 from skyband.windows import NEVER
 
 if TYPE_CHECKING:
@@ -62,7 +60,7 @@ class PartialsReducer:
         for one in monitor.joins.queries:
             key = (one.sides.part, one.sides.aggregates, one.sides.where, one.windows, one.query.order, one.side.on,
                    one.side.select, one.side.group_by, one.late_before)  # fmt: skip
-            settled = self._settled(monitor, one)
+            settled = monitor.joins.settled(one)
             key = (*key, *((one.sides.service, one.sides.condition) if settled.num_rows else ()))
             if key not in found:
                 with reading.phase("plan"):
@@ -78,13 +76,6 @@ class PartialsReducer:
             reduced[one.name] = found[key]
         with reading.phase("push"):
             monitor.push_reduced(reduced)
-
-    @staticmethod
-    def _settled(monitor: Monitor, one: PerIdQuery) -> pa.Table:
-        """Return the ids of which nothing need come back; none where the remote side tells what is new."""
-        settled = monitor.joins.settled(one)
-        told = isinstance(one, JoinedQuery) and isinstance(one.remote.gateway.service, Changes)
-        return settled.slice(0, 0) if told else settled
 
     # On the executors.
 

@@ -1,17 +1,16 @@
-"""The maintainer: has a policy elect ids, fetches them, and brings the replica up to date; never beyond the budget.
+"""The election: which remote ids are refreshed for an answer, within the refresh budget.
 
-What the policy leaves unspent goes to the rest of the window, the oldest values first. So without a budget all values
-of the window are refreshed that are not known as of now, and the policy only says which come first, should the
-service's limits not let all of them through.
+The policy proposes and ranks. What it leaves of the budget goes to the rest of the window, the oldest values first. So
+without a budget all values of the window are refreshed that are not known as of now, and the policy only says which
+come first, should the service's limits not let all of them through.
 
-Policies see copies of what the stream said and of what the replica remembers. Only this module holds both a policy
-and a gateway, and it shows the one nothing of the other.
+Policies see copies of stream and replica. The election holds no gateway: nothing here can fetch a value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
@@ -19,35 +18,14 @@ import numpy as np
 
 from skyband.errors import InputError
 from skyband.order import BoolArray, FloatArray
-from skyband.remote.budget import Savings
 from skyband.remote.objects import JoinedObject, Score, score_of
 from skyband.remote.policies import Candidates, Policy, find_policy
-from skyband.remote.policies.gain import Gain
 from skyband.remote.replica import Replica, View
-from skyband.remote.services import Gateway, Traffic
 from skyband.remote.services.base import Id
 from skyband.windows import WindowGrid
 
 QUANTILES = np.array([NormalDist().inv_cdf((place + 0.5) / 16) for place in range(16)])
-
-
-@dataclass(frozen=True)
-class Refreshed:
-    """What one evaluation's refreshes brought.
-
-    `changed` holds new values by remote id, NaN where there is none any more. The ids of `answered` were refreshed,
-    changed or not; those that `failed` were not.
-    """
-
-    changed: dict[Id, float] = field(default_factory=dict)
-    answered: Collection[Id] = ()
-    failed: Collection[Id] = ()
-    traffic: Traffic = field(default_factory=Traffic)
-
-    def of(self, elected: Collection[Id]) -> Refreshed:
-        """Return what this is to one of several queries, which had elected some of the ids."""
-        mine = set(elected)
-        return Refreshed(self.changed, mine.intersection(self.answered), mine.intersection(self.failed), self.traffic)
+_MEMORY = 0.9  # of the price, from evaluation to evaluation
 
 
 @dataclass(frozen=True)
@@ -63,22 +41,20 @@ class Evaluation:
     distance: float = 1_000.0
 
 
-class Maintainer:
-    """Spends a budget of refreshes.
+class Election:
+    """Elects ids to refresh for one query.
 
     Parameters
     ----------
-    gateway
-        Asks the service.
     replica
-        Is kept up to date; may be shared with other queries.
+        What is known of the remote side.
     policy
         By name.
     budget
         How many ids may be refreshed per evaluation; None for all of the window.
     discover
-        The share of the budget for ids of which nothing is known yet, where the policy looks only at ids that are in
-        the list already. What the policy leaves over goes to them as well, before the rest of the window.
+        The share of the budget for ids of which nothing is known yet, where the policy sees only ids that are in the
+        list already. What the policy leaves of the budget goes to them as well, before the rest of the window.
     seed
         For policies that draw.
     carry
@@ -88,11 +64,10 @@ class Maintainer:
     """
 
     def __init__(
-        self, gateway: Gateway, replica: Replica, policy: str | Policy, budget: int | None, discover: float, seed: int,
+        self, replica: Replica, policy: str | Policy, budget: int | None, discover: float, seed: int,
         carry: int = 0, only_candidates: bool = False,
     ) -> None:  # fmt: skip
-        self.gateway, self.replica = gateway, replica
-        self.policy = find_policy(policy) if isinstance(policy, str) else policy
+        self.replica, self.policy = replica, find_policy(policy) if isinstance(policy, str) else policy
         if budget is not None and budget < 0:
             msg = f"the budget is {budget}; give how many ids may be refreshed per evaluation, or None for no bound"
             raise InputError(msg)
@@ -102,7 +77,7 @@ class Maintainer:
         if carry < 0:
             msg = f"carry is {carry}; give how many unspent refreshes may be kept for later, 0 or more"
             raise InputError(msg)
-        if carry and not isinstance(self.policy.ranker, Gain):
+        if carry and not self.policy.gains:
             msg = (
                 f"the policy {self.policy.name!r} does not say what a refresh gains, so it keeps none for later: "
                 f"give carry=0, or policy='AT-GAIN'"
@@ -110,30 +85,14 @@ class Maintainer:
             raise InputError(msg)
         self.budget, self.discover = budget, discover
         self.only_candidates = only_candidates or self.policy.only_candidates
-        self._savings = Savings(carry)
+        self._carry_over = CarryOver(carry)
         self._credit = 0.0
         self._random = np.random.default_rng(seed)
 
-    def refresh(self, elected: Sequence[Id], now: int) -> Refreshed:
-        """Fetch remote ids, and bring the replica up to date."""
-        fetched = self.gateway.fetch(elected, at=now)
-        changed: dict[Id, float] = {}
-        for name, (value, at) in fetched.late.items():
-            changed |= self.take([name], [value], at)
-        changed |= self.take(list(fetched.values), list(fetched.values.values()), now)
-        return Refreshed(changed, fetched.values.keys(), fetched.failed, fetched.traffic)
-
-    def take(self, ids: list[Id], values: list[float], at: int) -> dict[Id, float]:
-        """Put values into the replica; return those that were not there before."""
-        news = self.replica.put(ids, values, at)
-        return {name: value for name, value, new in zip(ids, values, news.tolist(), strict=True) if new}
-
     def elect(
-        self, objects: Sequence[JoinedObject], unknown: Sequence[Id], window: Sequence[JoinedObject], moment: Evaluation
+        self, objects: Sequence[JoinedObject], unknown: Sequence[Id], window: Sequence[JoinedObject], now: Evaluation
     ) -> list[Id]:
         """Return the remote ids to fetch: within the budget, each once, and none whose value is known as of now.
-
-        Those that are known not to exist are left out as well, while the gateway remembers them.
 
         Parameters
         ----------
@@ -143,21 +102,18 @@ class Maintainer:
             Remote ids of which nothing is known yet, the most promising first.
         window
             Everything that is kept of the window.
-        moment
+        now
             The evaluation.
         """
-        rest = [] if self.only_candidates else self._oldest_first(window)
-        gone = self.gateway.known_missing([*(one.remote for one in objects), *unknown, *rest])
-        objects = [one for one in objects if one.remote not in gone]
-        unknown = [name for name in unknown if name not in gone]
-        remotes, candidates = self._candidates(objects, moment)
-        budget = self._purse(candidates)
+        remotes, candidates = self._candidates(objects, now)
+        budget = self._allowance(candidates)
         kept = 0 if budget is None else self._kept_for(len(unknown), budget)
         rows = self.policy.elect(candidates, None if budget is None else budget - kept, self._random)
-        elected = dict.fromkeys(remotes[row] for row in rows.tolist())
-        elected |= dict.fromkeys(unknown) | dict.fromkeys(name for name in rest if name not in gone)
+        elected = dict.fromkeys([remotes[row] for row in rows.tolist()] + list(unknown))
+        if not self.only_candidates:
+            elected |= dict.fromkeys(self._oldest_first(window))
         wanted = list(elected)
-        current = self.replica.view(wanted).refreshed >= moment.now
+        current = self.replica.view(wanted).refreshed >= now.now
         return [name for name, known in zip(wanted, current.tolist(), strict=True) if not known][:budget]
 
     def _oldest_first(self, window: Sequence[JoinedObject]) -> list[Id]:
@@ -165,25 +121,25 @@ class Maintainer:
         remotes = list(dict.fromkeys(one.remote for one in window))
         return [remotes[place] for place in np.argsort(self.replica.view(remotes).refreshed, kind="stable").tolist()]
 
-    def may_elect(self, value: FloatArray, moment: Evaluation) -> BoolArray:
+    def may_elect(self, value: FloatArray, evaluation: Evaluation) -> BoolArray:
         """Tell of remote values whether an id that has one can be elected at all, in whatever company."""
         able = np.full(len(value), self.budget != 0 and not self.only_candidates)
         if self.budget != 0 and self.only_candidates:
             zero, nothing = np.zeros(len(value), np.int64), np.full(len(value), np.nan)
             candidates = Candidates(
-                now=moment.now, size=moment.windows.size, slide=moment.windows.slide, k=moment.k,
+                now=evaluation.now, size=evaluation.windows.size, slide=evaluation.windows.slide, k=evaluation.k,
                 place=np.arange(len(value)), time=zero, stream=nothing, score=nothing, value=value, refreshed=zero,
-                best_before=zero, interval=zero, threshold=moment.threshold, distance=moment.distance,
+                best_before=zero, interval=zero, threshold=evaluation.threshold, distance=evaluation.distance,
             )  # fmt: skip
             able[self.policy.proposer.propose(candidates)] = True
         return able
 
-    def _purse(self, candidates: Candidates) -> int | None:
-        """Return how many refreshes to make: as many as the budget allows, or more or less where some are kept."""
-        ranker = self.policy.ranker
-        if self.budget is None or not self._savings.carry or not isinstance(ranker, Gain):
+    def _allowance(self, candidates: Candidates) -> int | None:
+        """Return how many refreshes to make: the budget, or more or less of it where some are carried over."""
+        gains = self.policy.ranker.gain(candidates) if self._carry_over.carry else None
+        if self.budget is None or gains is None:
             return self.budget
-        return self._savings.spend(np.sort(ranker.gain(candidates))[::-1], self.budget)
+        return self._carry_over.spend(np.sort(gains)[::-1], self.budget)
 
     def _kept_for(self, unknown: int, budget: int) -> int:
         """Return how much of the budget goes to unknown ids; parts of a refresh are carried over."""
@@ -192,7 +148,7 @@ class Maintainer:
         self._credit -= kept
         return kept
 
-    def _candidates(self, objects: Sequence[JoinedObject], moment: Evaluation) -> tuple[list[Id], Candidates]:
+    def _candidates(self, objects: Sequence[JoinedObject], evaluation: Evaluation) -> tuple[list[Id], Candidates]:
         """Return each remote id once, at the place of its best object, and what is known of it."""
         first: dict[Id, JoinedObject] = {}
         latest: dict[Id, int] = {}
@@ -202,36 +158,96 @@ class Maintainer:
         seen = self.replica.view(list(first))
         stream = np.array([one.stream for one in first.values()], np.float64)
         return list(first), Candidates(
-            now=moment.now, size=moment.windows.size, slide=moment.windows.slide, k=moment.k,
+            now=evaluation.now, size=evaluation.windows.size, slide=evaluation.windows.slide, k=evaluation.k,
             place=np.arange(len(first)),
             time=np.fromiter(latest.values(), np.int64, len(latest)),
             stream=stream,
-            score=np.array([score_of(one.merit, moment.order) for one in first.values()], np.float64),
+            score=np.array([score_of(one.merit, evaluation.order) for one in first.values()], np.float64),
             value=seen.value, refreshed=seen.refreshed, best_before=seen.best_before, interval=seen.interval,
-            outlook=self._outlook(moment, list(first), stream, seen),
-            ascending=moment.order == "asc", threshold=moment.threshold, distance=moment.distance,
+            possible_scores=self._possible_scores(evaluation, list(first), stream, seen),
+            ascending=evaluation.order == "asc", threshold=evaluation.threshold, distance=evaluation.distance,
         )  # fmt: skip
 
-    def _outlook(self, moment: Evaluation, remotes: list[Id], stream: FloatArray, seen: View) -> FloatArray:
-        """Return scores that are equally likely if values have changed, a row for each; none if no one looks at them.
+    def _possible_scores(self, evaluation: Evaluation, remotes: list[Id], stream: FloatArray, seen: View) -> FloatArray:
+        """Return scores that are equally likely if values have changed, a row for each; none if the policy uses none.
 
         While nothing is known of changes, a value may become like any of the others; so may one that is not known.
         """
-        if not isinstance(self.policy.ranker, Gain):
+        if not self.policy.gains:
             return np.empty((0, 1))
         usual, width = (np.nanmean(seen.value), np.nanstd(seen.value)) if seen.known.any() else (0.0, 0.0)
-        expected, spread = self.replica.drift(remotes, moment.now)
+        expected, spread = self.replica.drift(remotes, evaluation.now)
         centre = np.where(np.isnan(expected), np.where(seen.known, seen.value, usual), expected)
         values = centre[:, None] + np.where(np.isnan(spread), width, spread)[:, None] * QUANTILES
-        scores = np.asarray(moment.score(np.repeat(stream, len(QUANTILES)), values.ravel()), np.float64)
+        scores = np.asarray(evaluation.score(np.repeat(stream, len(QUANTILES)), values.ravel()), np.float64)
         return scores.reshape(values.shape)
 
     def state(self) -> dict[str, Any]:
         """Return what decides the next election."""
         random = self._random.bit_generator.state
-        return {"random": random, "credit": self._credit, "savings": self._savings.state()}
+        return {"random": random, "credit": self._credit, "savings": self._carry_over.state()}
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on where `state` was taken."""
         self._random.bit_generator.state, self._credit = state["random"], state["credit"]
-        self._savings.load(state["savings"])
+        self._carry_over.load(state["savings"])
+
+
+class CarryOver:
+    """Keeps refreshes for later evaluations, where they will gain more.
+
+    A refresh is worth its price if its gain is at least what the last refresh of a usual budget has gained lately.
+    What is not spent is carried over, up to `carry` refreshes; what could not be carried over is spent in any case. So
+    over any number of evaluations no more is spent than their budgets and what was carried over before; one evaluation
+    never spends more than the budget and `carry`.
+
+    Parameters
+    ----------
+    carry
+        How many may be carried over.
+
+    Examples
+    --------
+    >>> kept = CarryOver(carry=2)
+    >>> kept.spend(np.array([5.0, 4.0, 1.0]), budget=2)      # as usual: 4.0 is the price from now on
+    2
+    >>> kept.spend(np.array([4.5, 0.5, 0.1]), budget=2)      # one refresh is not worth it, and is carried over
+    1
+    >>> kept.spend(np.array([9.0, 8.0, 7.0]), budget=2)      # now it is
+    3
+    """
+
+    def __init__(self, carry: int) -> None:
+        self.carry = carry
+        self.saved = 0
+        self._price: float | None = None
+
+    def spend(self, gains: FloatArray, budget: int) -> int:
+        """Return how many refreshes to make now.
+
+        Parameters
+        ----------
+        gains
+            Of the objects that could be refreshed, the largest first.
+        budget
+            What this evaluation adds to what was carried over.
+        """
+        allowance = budget + self.saved
+        if len(gains) and budget:
+            last = float(gains[min(budget, len(gains)) - 1])
+            price = last if self._price is None else self._price
+            self._price = _MEMORY * price + (1 - _MEMORY) * last
+            wanted = int(np.count_nonzero(gains >= price))
+        else:
+            wanted = 0
+        spent = min(max(wanted, allowance - self.carry), allowance, len(gains))
+        self.saved = min(allowance - spent, self.carry)
+        return spent
+
+    def state(self) -> dict[str, Any]:
+        """Return what decides the next spending."""
+        return {"saved": self.saved, "price": self._price}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on where `state` was taken."""
+        self.saved, self._price = state["saved"], state["price"]
