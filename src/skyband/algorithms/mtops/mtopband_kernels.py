@@ -97,9 +97,7 @@ def pass_over(
                 at[PICKED] = pick(views, view, due[2][d], pool, picks, at[PICKED])
             at[DUE] += 1
             offsets[at[DUE]] = at[PICKED]
-        while at[CLOSED] < steps.shape[1] and steps[STEP, at[CLOSED]] <= now:
-            lower(views, np.searchsorted(start[: numbers[0]], steps[1, at[CLOSED]]), steps[2, at[CLOSED]], pool, refs)
-            at[CLOSED] += 1
+        # Views open before any closes: where no event comes for long, one may open and close at once.
         while at[OPENED] < opened.shape[1] and opened[0, at[OPENED]] <= now:
             v = numbers[0]
             start[v], k[v], count[v], begin[v] = opened[0, at[OPENED]], opened[1, at[OPENED]], 0, numbers[1]
@@ -107,6 +105,9 @@ def pass_over(
             numbers[0] += 1
             numbers[1] += k[v]
             at[OPENED] += 1
+        while at[CLOSED] < steps.shape[1] and steps[STEP, at[CLOSED]] <= now:
+            lower(views, np.searchsorted(start[: numbers[0]], steps[1, at[CLOSED]]), steps[2, at[CLOSED]], pool, refs)
+            at[CLOSED] += 1
         if not more:
             return at[PICKED]
         insert(events, fresh[at[EVENT]], views, numbers[0], pool, refs)

@@ -267,10 +267,7 @@ def pass_over(
             at[PICKED] = pick(nodes, links, starts[d], ks[d], picks, at[PICKED])
             at[DUE] += 1
             offsets[at[DUE]] = at[PICKED]
-        while at[CLOSED] < steps.shape[1] and steps[STEP, at[CLOSED]] <= now:
-            view = np.searchsorted(views[: numbers[VIEWS], START], steps[1, at[CLOSED]])
-            lower(nodes, merit, links, free, numbers, views, bar, least, view, steps[2, at[CLOSED]])
-            at[CLOSED] += 1
+        # Views open before any closes: where no event comes for long, one may open and close at once.
         while at[OPENED] < opened.shape[1] and opened[0, at[OPENED]] <= now:
             v = numbers[VIEWS]
             views[v, START], views[v, DEPTH] = opened[0, at[OPENED]], opened[1, at[OPENED]]
@@ -278,6 +275,10 @@ def pass_over(
             numbers[VIEWS] += 1
             bar[v] = least[v // BLOCK] = -np.inf
             at[OPENED] += 1
+        while at[CLOSED] < steps.shape[1] and steps[STEP, at[CLOSED]] <= now:
+            view = np.searchsorted(views[: numbers[VIEWS], START], steps[1, at[CLOSED]])
+            lower(nodes, merit, links, free, numbers, views, bar, least, view, steps[2, at[CLOSED]])
+            at[CLOSED] += 1
         if not more:
             return DONE
         if numbers[FREE] == 0 and numbers[USED] == room:
