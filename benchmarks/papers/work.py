@@ -16,9 +16,8 @@ from benchmarks.measure import Cell
 from benchmarks.papers import USUAL, Run, Stream, fastest, run
 from benchmarks.papers.views import Views
 from skyband import algorithms
-from skyband.algorithms.base import Algorithm, BatchCounts, Columns, Picks, sift
+from skyband.algorithms.base import Algorithm, Arriving, BatchCounts, Picks, sift
 from skyband.algorithms.naive import Naive
-from skyband.order import IntArray
 from skyband.queries.query import Query
 from skyband.windows import DueWindows
 
@@ -31,10 +30,9 @@ class Idle(Naive):
 
     name = "idle"
 
-    def survivors(self, columns: Columns, tally: BatchCounts) -> Iterator[IntArray]:
-        """Let no event through."""
-        sift(columns, tally)
-        return iter(())
+    def push(self, arriving: Arriving, counts: BatchCounts) -> None:
+        """Keep no event."""
+        sift(arriving.columns, counts)
 
     def answer(self, due: DueWindows, sealed_to: int) -> Picks:  # noqa: ARG002 - no event is there to be answered with
         """Answer with nothing."""

@@ -11,7 +11,7 @@ EQUIVALENT: dict[str, dict[str, list[str]]] = {
     "algorithms/staircase/prefilter.py": {
         "the one partition has number 0": ["_bars: partitions > 1 -> (partitions >= 1)"],
         "the sieve drops what may be dropped: costs time only": [
-            "lets_all_through: columns.partitions > 1 -> (columns.partitions >= 1)",
+            "is_sparse: columns.partitions > 1 -> (columns.partitions >= 1)",
         ],
     },
     "files/durable.py": {

@@ -57,7 +57,7 @@ def staircase(k: int) -> Staircase:
 def test_what_never_came_is_lost_in_every_pane_between_two_cuts() -> None:
     for low, high, depths in ((0, 10, [1, 2, 2]), (10, 30, [2, 1, 1]), (0, 30, [1, 1, 1])):
         algorithm = staircase(k=2)
-        algorithm.miss(low, high, 1, 5.0)
+        algorithm.record_filtered(low, high, 1, 5.0)
         assert algorithm.panes.depth[:-1].tolist() == depths
         assert (algorithm.panes.lost[:3] == 5.0).tolist() == [depth == 1 for depth in depths]
 
@@ -69,6 +69,6 @@ def test_the_kth_best_of_every_pane_between_cuts_counts() -> None:
         ([10, 20], [0], [0.0]),
         ([0, 20, 30], [0, 1], [9.0, 0.0]),
     ):
-        place, part, merit = algorithm.kth(np.array(cuts))
+        place, part, merit = algorithm.kth_best(np.array(cuts))
         assert (place.tolist(), merit.tolist()) == (places, merits)
         assert set(part.tolist()) == {0}

@@ -7,9 +7,9 @@ object serves all of them. Events live in the group's `EventStore`; an algorithm
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -42,6 +42,17 @@ class Columns:
         return Columns(
             self.merit[rows], self.time[rows], self.position[rows], part, self.partitions, ident, self.carried
         )
+
+
+class Arriving(Protocol):
+    """Events of one batch on their way into the event store."""
+
+    @property
+    def columns(self) -> Columns:
+        """What an algorithm decides by."""
+
+    def keep(self, rows: IntArray) -> SlotArray:
+        """Store these rows and return their slots."""
 
 
 @dataclass
@@ -82,11 +93,30 @@ class Picks:
         return cls(np.concatenate([part.slots for part in parts]), np.concatenate([*offsets, starts[-1:]]))
 
 
+class Thresholded(Protocol):
+    """Optional interface of algorithms that allow others to drop events before `push`.
+
+    An event cannot matter that is worse than the K-th best of its pane and partition.
+    """
+
+    def pane_edges(self, low: int, high: int) -> IntArray:
+        """Return the edges of the open panes, from `low` to `high` at least."""
+
+    def kth_best(self, edges: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
+        """Return the K-th best open events between neighbouring edges: place among the edges, partition, merit."""
+
+    def record_filtered(self, low: int, high: int, depth: int, best: float) -> None:
+        """Record events between two edges that were dropped before `push`.
+
+        The best of them has merit `best`; each is dominated by `depth` events that arrived.
+        """
+
+
 class Algorithm(ABC):
     """Keeps candidates and answers windows.
 
-    The calls come in this order: `plan` whenever the queries change; per batch `survivors`, whose rows are
-    put into the arena and handed to `insert`; `answer` with the windows that are due; `compact` now and then.
+    The calls come in this order: `plan` whenever the queries change; `push` for every batch; `answer` with the
+    windows that are due; `compact` now and then.
 
     Parameters
     ----------
@@ -126,25 +156,14 @@ class Algorithm(ABC):
     def forget_between(self, low: int, high: int) -> None:
         """Drop all that is kept from `low` on and before `high`: all events of that stretch will be given again."""
 
-    def survivors(self, columns: Columns, tally: BatchCounts) -> Iterator[IntArray]:
-        """Yield the rows that may matter, in pieces that are inserted before the next is asked for."""
-        rows = sift(columns, tally)
-        if len(rows):
-            yield rows
+    @abstractmethod
+    def push(self, arriving: Arriving, counts: BatchCounts) -> None:
+        """Take in a batch: store the rows that may matter, and count the others."""
 
-    # For those who can drop events before they get here; the last two only where the first gives cuts.
-
-    def open_cuts(self, low: int, high: int) -> IntArray | None:  # noqa: ARG002 - for those that have any
-        """Return the edges of the open panes, from `low` to `high` at least; None where every event matters."""
+    @property
+    def thresholded(self) -> Thresholded | None:
+        """The interface for dropping events before `push`; None where every event matters."""
         return None
-
-    def kth(self, cuts: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
-        """Return the K-th best open events between neighbouring cuts: place among the cuts, partition, merit."""
-        raise NotImplementedError
-
-    def miss(self, low: int, high: int, depth: int, lost: float) -> None:
-        """Note that events between two cuts never came, none better than `lost`, which `depth` better ones outlive."""
-        raise NotImplementedError
 
     def emptied(self, arena: EventStore) -> Algorithm | None:  # noqa: ARG002 - for those that can
         """Return one without events which, given a part of a batch, keeps all that this one would keep of it.
@@ -152,10 +171,6 @@ class Algorithm(ABC):
         Its events go into `arena`. None where every event matters.
         """
         return None
-
-    @abstractmethod
-    def insert(self, slots: SlotArray) -> None:
-        """Take in new events."""
 
     @abstractmethod
     def answer(self, due: DueWindows, sealed_to: int) -> Picks:
@@ -207,21 +222,27 @@ def starts_after(schedules: Sequence[Schedule], due: DueWindows) -> IntArray:
     return columns.start
 
 
-def sift(columns: Columns, tally: BatchCounts, offset: int = 0) -> IntArray:
+def keep_all(arriving: Arriving, counts: BatchCounts) -> SlotArray:
+    """Store all rows of a batch that are neither rejected nor late; return their slots."""
+    rows = sift(arriving.columns, counts)
+    return arriving.keep(rows) if len(rows) else np.empty(0, np.int32)
+
+
+def sift(columns: Columns, counts: BatchCounts, offset: int = 0) -> IntArray:
     """Count the rejected and the late rows of a batch, whose rows are counted from `offset`; return the others."""
     merit, position = columns.merit, columns.position
     good = ~np.isnan(merit)
-    late = good & (position < tally.late_before)
+    late = good & (position < counts.late_before)
     rows = np.flatnonzero(good & ~late)
-    tally.rejected += int(len(merit) - np.count_nonzero(good))
-    tally.newest = max(tally.newest, int(position.max(initial=NEVER)))
+    counts.rejected += int(len(merit) - np.count_nonzero(good))
+    counts.newest = max(counts.newest, int(position.max(initial=NEVER)))
     if late.any():
-        tally.late_rows.append(np.flatnonzero(late) + offset)
+        counts.late_rows.append(np.flatnonzero(late) + offset)
     if len(rows):
         taken = position[rows]
-        tally.partly_late += int(np.count_nonzero(taken < tally.partly_before))
-        tally.first = min(tally.first, int(taken.min()))
-        tally.last = max(tally.last, int(taken.max()))
+        counts.partly_late += int(np.count_nonzero(taken < counts.partly_before))
+        counts.first = min(counts.first, int(taken.min()))
+        counts.last = max(counts.last, int(taken.max()))
     return rows
 
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from skyband.algorithms.base import Algorithm, Picks
+from skyband.algorithms.base import Algorithm, Arriving, BatchCounts, Picks, keep_all
 from skyband.events.store import EventStore
 from skyband.order import IntArray, SlotArray, rank_in_runs
 from skyband.queries.query import Distinct
@@ -141,8 +141,9 @@ class InOrder(Algorithm):
 
     # Insert.
 
-    def insert(self, slots: SlotArray) -> None:
+    def push(self, arriving: Arriving, counts: BatchCounts) -> None:
         """Let events wait; hand on at once those that come after their time."""
+        slots = keep_all(arriving, counts)
         late = self.arena.position[slots] < self.passed
         if late.any():
             self._hand_on(slots[late], DueWindows.none(), np.empty(0, np.int64))

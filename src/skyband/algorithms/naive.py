@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.base import Algorithm, Picks, starts_after, top
+from skyband.algorithms.base import Algorithm, Arriving, BatchCounts, Picks, keep_all, starts_after, top
 from skyband.events.store import EventStore
 from skyband.order import SlotArray
 from skyband.queries.query import Distinct
@@ -53,9 +53,9 @@ class Naive(Algorithm):
         if high >= self.complete_from:
             self.complete_from = min(self.complete_from, low)
 
-    def insert(self, slots: SlotArray) -> None:
-        """Take in new events."""
-        self.slots = np.concatenate([self.slots, slots])
+    def push(self, arriving: Arriving, counts: BatchCounts) -> None:
+        """Keep all events."""
+        self.slots = np.concatenate([self.slots, keep_all(arriving, counts)])
 
     def answer(self, due: DueWindows, sealed_to: int) -> Picks:  # noqa: ARG002 - nothing is done ahead of time
         """Sort each window anew, then forget what no coming window contains."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -24,6 +24,23 @@ from skyband.queries.query import Query
 from skyband.windows import ALWAYS, NEVER, DueWindows, Schedule, layout
 
 _NO_ROWS = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class _Arriving:
+    """Events of one batch; lists the rows that go into the arena, in their order."""
+
+    intake: Intake
+    columns: Columns
+    rows: EventBatch
+    index: IntArray | None
+    stored: list[IntArray] | None
+
+    def keep(self, rows: IntArray) -> SlotArray:
+        """Store these rows and return their slots."""
+        if self.stored is not None:
+            self.stored.append(rows)
+        return self.intake.store(self.columns, rows, self.rows, self.index)
 
 
 class RankingGroup:
@@ -179,10 +196,7 @@ class RankingGroup:
     ) -> tuple[Columns, IntArray | None, BatchOutcome]:
         """Let the algorithm have the rows of a batch; list the rows that go into the arena, in their order."""
         columns, index, seen = self.intake.columns(rows)
-        for survivors in self.algorithm.survivors(columns, tally):
-            self.algorithm.insert(self.intake.store(columns, survivors, rows, index))
-            if stored is not None:
-                stored.append(survivors)
+        self.algorithm.push(_Arriving(self.intake, columns, rows, index, stored), tally)
         self.first, self.last = min(self.first, tally.first), max(self.last, tally.last)
         self._begin(columns, tally.first)
         return columns, index, seen

@@ -33,12 +33,14 @@ Bars = tuple[FloatArray, IntArray, IntArray]
 Pool = tuple[FloatArray, IntArray, IntArray, IntArray, IntArray]
 
 
-def survivors(columns: Columns, tally: BatchCounts, panes: Panes, k: int, kth: Callable[[], Kth]) -> Iterator[IntArray]:
+def candidates(
+    columns: Columns, counts: BatchCounts, panes: Panes, k: int, kth: Callable[[], Kth]
+) -> Iterator[IntArray]:
     """Yield the rows that may be among the best `k` of their panes, in pieces.
 
     Parameters
     ----------
-    columns, tally
+    columns, counts
         The batch, and where to count its rejected and late rows.
     panes
         Extended as far as the batch reaches.
@@ -48,13 +50,13 @@ def survivors(columns: Columns, tally: BatchCounts, panes: Panes, k: int, kth: C
         Returns the K-th best events known so far; asked again after each piece.
     """
     if columns.partitions == 1:
-        yield from _sieve(columns, tally, panes, k, kth, 0)
+        yield from _sieve(columns, counts, panes, k, kth, 0)
         return
     for start in range(0, len(columns.merit), PARTITIONED_ROWS):
-        yield from _sieve(columns[start : start + PARTITIONED_ROWS], tally, panes, k, kth, start)
+        yield from _sieve(columns[start : start + PARTITIONED_ROWS], counts, panes, k, kth, start)
 
 
-def lets_all_through(columns: Columns, panes: Panes, k: int) -> bool:
+def is_sparse(columns: Columns, panes: Panes, k: int) -> bool:
     """Tell whether panes have so few events of a batch that hardly any can be dropped; covers the batch."""
     if len(columns.merit) == 0 or columns.partitions > 1:  # of partitions, a few may have most of the events
         return False
@@ -64,19 +66,19 @@ def lets_all_through(columns: Columns, panes: Panes, k: int) -> bool:
     return len(columns.merit) < count * k
 
 
-def everything(columns: Columns, tally: BatchCounts, panes: Panes, offset: int = 0) -> Iterator[IntArray]:
+def pass_all(columns: Columns, counts: BatchCounts, panes: Panes, offset: int = 0) -> Iterator[IntArray]:
     """Yield all rows that are events and not late, where no bar can help; rows are counted from `offset`."""
-    rows = sift(columns, tally, offset)
+    rows = sift(columns, counts, offset)
     if len(rows):
         panes.cover(int(columns.position[rows].min()), int(columns.position[rows].max()))
         yield rows + offset
 
 
-def latest(columns: Columns, tally: BatchCounts, panes: Panes) -> Iterator[IntArray]:
+def latest(columns: Columns, counts: BatchCounts, panes: Panes) -> Iterator[IntArray]:
     """Yield the rows that are the latest of their id in their pane: what no bar can decide."""
     for start in range(0, len(columns.merit), LATEST_ROWS):
         part = columns[start : start + LATEST_ROWS]
-        for rows in everything(part, tally, panes, start):
+        for rows in pass_all(part, counts, panes, start):
             taken = rows - start
             pane = panes.number(part.position[taken])
             groups = np.zeros(len(rows), np.int64) if part.part is None else part.part[taken]
@@ -85,7 +87,7 @@ def latest(columns: Columns, tally: BatchCounts, panes: Panes) -> Iterator[IntAr
             yield rows[keep_latest(part.ident[taken], pane, groups, *order)]
 
 
-def with_ties(pieces: Iterator[IntArray], columns: Columns, tally: BatchCounts, panes: Panes) -> Iterator[IntArray]:
+def with_ties(pieces: Iterator[IntArray], columns: Columns, counts: BatchCounts, panes: Panes) -> Iterator[IntArray]:
     """Yield, with the rows of each piece, those that tie with them: where ids count once, one of them was taken.
 
     A few others may come along.
@@ -102,7 +104,7 @@ def with_ties(pieces: Iterator[IntArray], columns: Columns, tally: BatchCounts, 
         found = np.flatnonzero(near[marks & np.uint64(0xFFFF)])  # all, and few others: quicker than a search for each
         found = found[known[np.minimum(np.searchsorted(known, marks[found]), len(known) - 1)] == marks[found]]
         position = columns.position[found]
-        inside = (position >= panes.cuts[0]) & (position < panes.cuts[-1]) & (position >= tally.late_before)
+        inside = (position >= panes.cuts[0]) & (position < panes.cuts[-1]) & (position >= counts.late_before)
         found = found[inside & ~taken[found] & ~np.isnan(columns.merit[found])]
         taken[found] = True
         if len(found):
@@ -110,7 +112,7 @@ def with_ties(pieces: Iterator[IntArray], columns: Columns, tally: BatchCounts, 
 
 
 def _sieve(
-    columns: Columns, tally: BatchCounts, panes: Panes, k: int, kth: Callable[[], Kth], offset: int
+    columns: Columns, counts: BatchCounts, panes: Panes, k: int, kth: Callable[[], Kth], offset: int
 ) -> Iterator[IntArray]:
     n = len(columns.merit)
     if n == 0:
@@ -118,12 +120,12 @@ def _sieve(
     panes.cover(*_look(columns))
     threads = THREADS if n >= PARALLEL_ROWS and columns.partitions == 1 else 1
     edges = np.linspace(0, n, threads + 1).astype(np.int64).tolist()
-    parts = [_Part(columns, a, b, tally) for a, b in itertools.pairwise(edges)]
+    parts = [_Part(columns, a, b, counts) for a, b in itertools.pairwise(edges)]
     while todo := [part for part in parts if part.row < part.stop]:
         low, high = _span(columns, panes)
         if (high - low) * columns.partitions > MOST_BARS:
             for part in todo:
-                yield from everything(columns[part.row : part.stop], tally, panes, part.row + offset)
+                yield from pass_all(columns[part.row : part.stop], counts, panes, part.row + offset)
             break
         cuts = panes.cuts[low : high + 1]
         jobs = [(part, cuts, _bars(panes, low, high, columns.partitions, kth()), k) for part in todo]
@@ -138,7 +140,7 @@ def _sieve(
                 block = columns.position[part.row : part.row + kernel.BLOCK]
                 panes.cover(int(block.min()), int(block.max()))
     for part in parts:
-        part.count(tally, offset)
+        part.count(counts, offset)
 
 
 def _look(columns: Columns) -> tuple[int, int]:
@@ -181,10 +183,10 @@ def _pool(panes: int, k: int) -> Pool:
 class _Part:
     """A run of rows that one thread passes over."""
 
-    def __init__(self, columns: Columns, start: int, stop: int, tally: BatchCounts) -> None:
+    def __init__(self, columns: Columns, start: int, stop: int, counts: BatchCounts) -> None:
         self.columns, self.row, self.start, self.stop = columns, start, start, stop
-        self.limits = np.array([tally.late_before, tally.partly_before], np.int64)
-        self.late = np.empty(stop - start if tally.late_before > NEVER else 0, np.int64)
+        self.limits = np.array([counts.late_before, counts.partly_before], np.int64)
+        self.late = np.empty(stop - start if counts.late_before > NEVER else 0, np.int64)
         self.seen = np.array([0, 0, 0, ALWAYS, NEVER, 0], np.int64)
         self.rows: list[IntArray] = []
 
@@ -232,17 +234,17 @@ class _Part:
         if any(len(part) for part in rows):
             yield np.concatenate(rows) + offset
 
-    def count(self, tally: BatchCounts, offset: int) -> None:
-        """Add what was counted to a tally."""
+    def count(self, counts: BatchCounts, offset: int) -> None:
+        """Add what was counted to a counts."""
         rejected, late, partly, first, last, _ = self.seen.tolist()
-        tally.rejected += rejected
-        tally.partly_late += partly
-        tally.newest = max(tally.newest, last)
+        counts.rejected += rejected
+        counts.partly_late += partly
+        counts.newest = max(counts.newest, last)
         if late:
-            tally.late_rows.append(self.late[:late] + offset)
+            counts.late_rows.append(self.late[:late] + offset)
         if rejected or late:  # neither are events of the group: leave their positions out
             rows = slice(self.start, self.stop)
             position, merit = self.columns.position[rows], self.columns.merit[rows]
             events = position[~np.isnan(merit) & (position >= self.limits[0])]
             first, last = events.min(initial=ALWAYS), events.max(initial=NEVER)
-        tally.first, tally.last = min(tally.first, int(first)), max(tally.last, int(last))
+        counts.first, counts.last = min(counts.first, int(first)), max(counts.last, int(last))

@@ -37,14 +37,14 @@ queries; late events; ids that count once.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from skyband.algorithms.base import Algorithm, BatchCounts, Columns, Picks, one_per_id
+from skyband.algorithms.base import Algorithm, Arriving, BatchCounts, Picks, Thresholded, one_per_id
 from skyband.algorithms.shared_kernels import sort_runs
 from skyband.algorithms.staircase import prefilter
 from skyband.algorithms.staircase import seal_kernels as kernel
@@ -124,32 +124,39 @@ class Staircase(Algorithm):
 
     # Insert.
 
-    def survivors(self, columns: Columns, tally: BatchCounts) -> Iterator[IntArray]:
-        """Drop, in one pass, what cannot be among the best K of its pane."""
+    def push(self, arriving: Arriving, counts: BatchCounts) -> None:
+        """Drop, in one pass, what cannot be among the best K of its pane; keep the rest."""
+        columns = arriving.columns
         if self.mode == LATEST:
-            pieces = prefilter.latest(columns, tally, self.panes)
-        elif prefilter.lets_all_through(columns, self.panes, self.k):
-            pieces = prefilter.everything(columns, tally, self.panes)
+            pieces = prefilter.latest(columns, counts, self.panes)
+        elif prefilter.is_sparse(columns, self.panes, self.k):
+            pieces = prefilter.pass_all(columns, counts, self.panes)
         else:
-            pieces = prefilter.survivors(columns, tally, self.panes, self.k, self._kth)
-        return prefilter.with_ties(pieces, columns, tally, self.panes) if columns.carried else pieces
+            pieces = prefilter.candidates(columns, counts, self.panes, self.k, self._kth)
+        if columns.carried:
+            pieces = prefilter.with_ties(pieces, columns, counts, self.panes)
+        for rows in pieces:  # the next piece is found by the thresholds that this one raises
+            self._insert(arriving.keep(rows))
 
     def _kth(self) -> prefilter.Kth:
         kth = self._open_ranks() == self.k - 1
         slots, arena = self.open[kth], self.arena
         return self.open_pane[kth], arena.part[slots], arena.merit[slots], arena.time[slots]
 
-    def open_cuts(self, low: int, high: int) -> IntArray | None:
-        """Return the edges of the open panes."""
-        if self.mode == LATEST or self.arena.counts:
-            return None
-        cuts = self.panes.edges(low, high)
-        return cuts[cuts >= self.sealed_to]
+    @property
+    def thresholded(self) -> Thresholded | None:
+        """Itself; None for count windows and ``distinct="latest"``, where every event matters."""
+        return None if self.mode == LATEST or self.arena.counts else self
 
-    def kth(self, cuts: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
+    def pane_edges(self, low: int, high: int) -> IntArray:
+        """Return the edges of the open panes, from `low` to `high` at least."""
+        edges = self.panes.edges(low, high)
+        return edges[edges >= self.sealed_to]
+
+    def kth_best(self, edges: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
         """Return the K-th best open events, or, where an id counts once, those of the K-th best ids."""
-        arena, place = self.arena, np.searchsorted(cuts, self.arena.position[self.open], side="right") - 1
-        inside = (place >= 0) & (place < len(cuts) - 1)
+        arena, place = self.arena, np.searchsorted(edges, self.arena.position[self.open], side="right") - 1
+        inside = (place >= 0) & (place < len(edges) - 1)
         slots, place = self.open[inside], place[inside]
         if self.mode == BEST:
             slots, place = self._one_per_id(slots, place)
@@ -158,11 +165,11 @@ class Staircase(Algorithm):
         kth = rank_in_runs(place, arena.part[slots]) == self.k - 1
         return place[kth], arena.part[slots[kth]], arena.merit[slots[kth]]
 
-    def miss(self, low: int, high: int, depth: int, lost: float) -> None:
-        """Let the panes between two cuts know that they lost events."""
+    def record_filtered(self, low: int, high: int, depth: int, best: float) -> None:
+        """Record events between two edges that were dropped before `push`: their panes lost them."""
         self.panes.cover(low, high - 1)
         first, last = self.panes.number(np.array([low, high - 1]))
-        self.panes.lower(np.arange(first, last + 1), depth, lost)
+        self.panes.lower(np.arange(first, last + 1), depth, best)
 
     def emptied(self, arena: EventStore) -> Staircase | None:
         """Return a staircase with the same panes, all of them open: each keeps its best K, in whatever part it is."""
@@ -173,7 +180,7 @@ class Staircase(Algorithm):
         found.panes.load(self.panes.state())
         return found
 
-    def insert(self, slots: SlotArray) -> None:
+    def _insert(self, slots: SlotArray) -> None:
         """Take new events into their open panes, or into the band where their pane is sealed."""
         pane = self.panes.number(self.arena.position[slots])
         late = pane < self.sealed

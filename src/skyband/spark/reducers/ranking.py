@@ -290,8 +290,9 @@ class _Batch:
             many = thresholds.expected(scores.get(str(group.ranking), {}), low, high)
             if many <= MANY and not everywhere:
                 continue
-            cuts = group.algorithm.open_cuts(low, 2 * high - low)  # the batch may reach further than was foretold
-            assert cuts is not None
+            algorithm = group.algorithm.thresholded
+            assert algorithm is not None
+            cuts = algorithm.pane_edges(low, 2 * high - low)  # the batch may reach further than was foretold
             places = group.k * len(thresholds.values) * (1 + int(np.count_nonzero((cuts > low) & (cuts < high))))
             contest = Contest.of(group, self.reader.sql(group), self.reader.schema, self.reader.time, since, cuts)
             if contest is not None and (many > 2 * places or everywhere):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from skyband.algorithms.base import Thresholded
 from skyband.engine.ranking import RankingGroup
 from skyband.events.keys import is_text
 from skyband.order import BoolArray, FloatArray, IntArray
@@ -73,16 +74,17 @@ class Thresholds:
         scores, generosity
             What guesses are made of.
         """
-        cuts = group.algorithm.open_cuts(low, tail)
+        algorithm = group.algorithm.thresholded
         by = group.intake.bounds.partition_by if group.intake.bounds else None
-        if cuts is None or (by is not None and by.type == "time"):  # a moment has other forms in other zones
+        if algorithm is None or (by is not None and by.type == "time"):  # a moment has other forms in other zones
             return None
+        cuts = algorithm.pane_edges(low, tail)
         cuts = cuts[: np.searchsorted(cuts, tail) + 1]
         wide = np.zeros(max(len(cuts) - 1, 0), bool)
         if all(spread.slope == 0.0 for spread in scores.values()):  # else wide stretches would be guessed too low
             cuts, wide = _widened(cuts, low, settled, group.shortest // 2)
         starts, ends = cuts[:-1], np.minimum(cuts[1:], tail)
-        place, part, merit = group.algorithm.kth(cuts)
+        place, part, merit = algorithm.kth_best(cuts)
         known, row = _partitions(group, part, scores)
         if known is not None and len(known) == 0:
             return None
@@ -118,7 +120,7 @@ class Thresholds:
 
     def _held(self, group: RankingGroup) -> FloatArray:
         """Return the merit of the K-th best event that each stretch now holds, minus infinity where it holds fewer."""
-        place, part, merit = group.algorithm.kth(self.cuts)
+        place, part, merit = _thresholded(group).kth_best(self.cuts)
         row = np.zeros(len(part), np.int64)
         if self.partitions is not None:
             places = {value: place for place, value in enumerate(self.partitions.to_pylist())}
@@ -167,7 +169,8 @@ class Thresholds:
         filtered = bars > -np.inf  # where nothing lies below the bar, nothing was held back
         for place in np.flatnonzero(self.wide & filtered & (self.cuts[:-1] <= newest)).tolist():
             low, high = int(self.cuts[place]), min(int(self.cuts[place + 1]), newest + 1)
-            group.algorithm.miss(low, high, group.k if behind[place] <= settled else 0, float(bars[place]))
+            depth = group.k if behind[place] <= settled else 0
+            _thresholded(group).record_filtered(low, high, depth, float(bars[place]))
 
     def apply(self, df: DataFrame, time: str, partition: str | None, name: str, low: int) -> tuple[DataFrame, str]:
         """Return the DataFrame, joined where needed, and the SQL text of an event's threshold.
@@ -223,6 +226,12 @@ class Thresholds:
         ladders = np.full((len(ladder), room), -np.inf)
         ladders[:, 1 : buckets + 1] = ladder
         return begin - width, width, ladders
+
+
+def _thresholded(group: RankingGroup) -> Thresholded:
+    algorithm = group.algorithm.thresholded
+    assert algorithm is not None, "a group without thresholds has some"
+    return algorithm
 
 
 def _beside(values: Any, either: np.ufunc, none: float) -> Any:
