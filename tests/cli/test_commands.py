@@ -110,7 +110,7 @@ def test_the_board_fits_its_terminal(width: int, height: int) -> None:
     lines = console.export_text().splitlines()
     assert len(lines) <= height
     assert max(map(len, lines)) <= width
-    assert any("new" in line or "↑" in line for line in lines)
+    assert any("new" in line or "▲" in line for line in lines)
 
 
 def test_the_market_has_late_and_broken_rows() -> None:

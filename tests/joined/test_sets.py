@@ -193,7 +193,7 @@ def test_boards_show_members_without_ranks() -> None:
     board.update(monitor.advance(10))
     truth |= {"eve": 50.0, "dan": 0.0, "ann": 8.5}
     board.update(monitor.advance(20))
-    assert board.standings["q"].moves == {(None, "eve"): "new"}
+    assert board.standings["q"].moves == {(None, "eve"): None}
     console.print(board.render(60))
     shown = console.export_text()
     assert shown.index("ann") < shown.index("bob") < shown.index("cyd") < shown.index("eve")

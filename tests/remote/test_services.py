@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 import sqlalchemy as sa
 
@@ -413,7 +413,7 @@ def test_sparql_mistakes(options: dict[str, str], message: str) -> None:
 
 
 def test_connections_are_closed_but_not_those_of_others(database: str) -> None:
-    with Loopback(records) as server, httpx.Client() as client:
+    with Loopback(records) as server, httpx2.Client() as client:
         own, other = users(server), users(server, client=client)
         for service in (own, other):
             Gateway(service).close()
@@ -431,7 +431,7 @@ def test_connections_are_closed_but_not_those_of_others(database: str) -> None:
 def test_nothing_is_loaded_before_it_is_needed() -> None:
     code = (
         "import sys, skyband, skyband.remote.services, skyband.remote.acquatop, skyband.remote.filter_join; "
-        "print(sorted({'httpx', 'sqlalchemy'} & set(sys.modules)))"
+        "print(sorted({'httpx2', 'sqlalchemy'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.strip() == "[]"
@@ -440,7 +440,7 @@ def test_nothing_is_loaded_before_it_is_needed() -> None:
 @pytest.mark.parametrize(
     ("module", "make"),
     [
-        ("httpx", lambda: HttpJson("http://localhost/{ids}", "{id}")),
+        ("httpx2", lambda: HttpJson("http://localhost/{ids}", "{id}")),
         ("sqlalchemy", lambda: Sql("sqlite://", STATEMENT)),
     ],
 )

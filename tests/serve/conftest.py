@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from queue import Empty, Queue
 from typing import Any
 
-import httpx
+import httpx2
 import pyarrow as pa
 import pytest
 
@@ -102,28 +102,28 @@ def stream() -> Iterator[Fed]:
 
 
 @contextmanager
-def served(stream: Any, **options: Any) -> Iterator[httpx.Client]:
+def served(stream: Any, **options: Any) -> Iterator[httpx2.Client]:
     """Serve a stream; gives a client that knows the token."""
     server = Server(stream, port=0, token=TOKEN, **options)
     with server.running():
         headers = {"authorization": f"Bearer {TOKEN}"}
-        with httpx.Client(base_url=server.address, headers=headers, trust_env=False, timeout=120) as client:
+        with httpx2.Client(base_url=server.address, headers=headers, trust_env=False, timeout=120) as client:
             eventually(lambda: _up(client))
             yield client
 
 
-def _up(client: httpx.Client) -> bool:
+def _up(client: httpx2.Client) -> bool:
     try:
         return client.get("/healthz").status_code in (200, 503)
-    except httpx.TransportError:
+    except httpx2.TransportError:
         return False
 
 
 @pytest.fixture
-def client(stream: Fed) -> Iterator[httpx.Client]:
+def client(stream: Fed) -> Iterator[httpx2.Client]:
     with served(stream) as found:
         yield found
 
 
-def answers(client: httpx.Client, name: str = "top", limit: int = 1) -> list[dict[str, Any]]:
+def answers(client: httpx2.Client, name: str = "top", limit: int = 1) -> list[dict[str, Any]]:
     return list(client.get(f"/api/answers/{name}", params={"limit": limit}).raise_for_status().json()["answers"])

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from typer.testing import CliRunner
 
@@ -22,7 +22,7 @@ from tests.serve.conftest import TOKEN, answers, eventually
 
 
 @contextmanager
-def running(*arguments: object, token: str | None = TOKEN) -> Iterator[tuple[httpx.Client, list[str]]]:
+def running(*arguments: object, token: str | None = TOKEN) -> Iterator[tuple[httpx2.Client, list[str]]]:
     """Run a command that serves; gives a client and what it has said. Ends it with Ctrl-C."""
     environment = {key: value for key, value in os.environ.items() if key != "SKYBAND_TOKEN"}
     environment |= {} if token is None else {"SKYBAND_TOKEN": token}
@@ -38,7 +38,7 @@ def running(*arguments: object, token: str | None = TOKEN) -> Iterator[tuple[htt
         assert address is not None
         token = token or next(line.split()[-1] for line in said if line.startswith("Token"))
         headers = {"authorization": f"Bearer {token}"}
-        with httpx.Client(base_url=address[0], headers=headers, trust_env=False, timeout=120) as client:
+        with httpx2.Client(base_url=address[0], headers=headers, trust_env=False, timeout=120) as client:
             yield client, said
         process.send_signal(signal.SIGINT)
         said.append(process.communicate(timeout=60)[1])

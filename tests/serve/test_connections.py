@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-import httpx
+import httpx2
 import pytest
 
 from skyband.serve import app
@@ -27,7 +27,7 @@ def begun() -> bytes:
 
 
 @contextlib.contextmanager
-def connected(client: httpx.Client, *said: bytes) -> Iterator[list[socket.socket]]:
+def connected(client: httpx2.Client, *said: bytes) -> Iterator[list[socket.socket]]:
     """Open a connection for each of these, and say it."""
     made: list[socket.socket] = []
     try:
@@ -75,7 +75,7 @@ def test_others_are_served_while_half_sent_requests_hang(stream: Fed, grace: flo
         connected(client, *[HALF] * 150, *[b""] * 150) as hanging,
     ):
         for _ in range(3):
-            with httpx.Client(base_url=client.base_url, trust_env=False, timeout=SLOW) as other:
+            with httpx2.Client(base_url=client.base_url, trust_env=False, timeout=SLOW) as other:
                 assert other.get("/api/queries").status_code == 200
         assert client.post("/api/check", json=MINE).status_code == 200
         eventually(lambda: _knock(client) and sum(map(is_open, hanging)) <= 64, SLOW)
@@ -84,9 +84,9 @@ def test_others_are_served_while_half_sent_requests_hang(stream: Fed, grace: flo
         assert is_open(hanging[-1])
 
 
-def _knock(client: httpx.Client) -> bool:
+def _knock(client: httpx2.Client) -> bool:
     """Let a new connection come, which takes the place of others."""
-    with httpx.Client(base_url=client.base_url, trust_env=False, timeout=SLOW) as other:
+    with httpx2.Client(base_url=client.base_url, trust_env=False, timeout=SLOW) as other:
         return other.get("/healthz").status_code == 200
 
 

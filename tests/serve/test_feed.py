@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Self, cast
 
-import httpx
+import httpx2
 import pytest
 
 import skyband as sb
@@ -100,13 +100,13 @@ def test_signs_of_life_and_the_end_of_patience() -> None:
 
 
 @contextmanager
-def listening(client: httpx.Client, **headers: str) -> Iterator[Iterator[tuple[str, str, Any]]]:
+def listening(client: httpx2.Client, **headers: str) -> Iterator[Iterator[tuple[str, str, Any]]]:
     with client.stream("GET", "/api/feed", headers=headers) as reply:
         assert reply.headers["content-type"].startswith("text/event-stream")
         yield _events(reply)
 
 
-def _events(reply: httpx.Response) -> Iterator[tuple[str, str, Any]]:
+def _events(reply: httpx2.Response) -> Iterator[tuple[str, str, Any]]:
     fields: dict[str, str] = {}
     for line in reply.iter_lines():
         if line:
@@ -117,7 +117,7 @@ def _events(reply: httpx.Response) -> Iterator[tuple[str, str, Any]]:
             fields = {}
 
 
-def test_taken_up_again_over_http(client: httpx.Client, stream: Fed) -> None:
+def test_taken_up_again_over_http(client: httpx2.Client, stream: Fed) -> None:
     with listening(client) as events:
         _, kind, hello = next(events)
         assert (kind, [entry["name"] for entry in hello["queries"]]) == ("hello", ["top"])
@@ -132,12 +132,12 @@ def test_taken_up_again_over_http(client: httpx.Client, stream: Fed) -> None:
     assert next(data for _, kind, data in found if kind == "answer")["rows"][0]["id"] == "B"
 
 
-def test_readers_who_vanish_leave_nothing_behind(client: httpx.Client) -> None:
+def test_readers_who_vanish_leave_nothing_behind(client: httpx2.Client) -> None:
     def readers() -> int:
         line = next(
             line for line in client.get("/metrics").text.splitlines() if line.startswith("skyband_feed_readers")
         )
-        return int(line.split()[-1])
+        return int(float(line.split()[-1]))
 
     for _ in range(5):
         with listening(client) as events:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 from unittest.mock import patch
 
-import httpx
+import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,7 +36,7 @@ CHANGES = [
 ]
 
 
-def unchanged(client: httpx.Client) -> bool:
+def unchanged(client: httpx2.Client) -> bool:
     found = client.get("/api/queries").json()["queries"]
     return [(entry["name"], entry["state"]) for entry in found] == [("top", "active")]
 
@@ -44,8 +44,8 @@ def unchanged(client: httpx.Client) -> bool:
 @pytest.mark.parametrize(
     "token", [None, "", "Bearer", f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Bearer x{TOKEN}"]
 )
-def test_without_the_token_nothing_changes(client: httpx.Client, token: str | None) -> None:
-    bare = httpx.Client(base_url=client.base_url, trust_env=False)
+def test_without_the_token_nothing_changes(client: httpx2.Client, token: str | None) -> None:
+    bare = httpx2.Client(base_url=client.base_url, trust_env=False)
     for method, path, body in CHANGES:
         reply = bare.request(method, path, json=body, headers={} if token is None else {"authorization": token})
         assert reply.status_code == 401, path
@@ -54,14 +54,14 @@ def test_without_the_token_nothing_changes(client: httpx.Client, token: str | No
     assert unchanged(client)
 
 
-def test_a_token_twice_is_no_token(client: httpx.Client) -> None:
-    bare = httpx.Client(base_url=client.base_url, trust_env=False)
+def test_a_token_twice_is_no_token(client: httpx2.Client) -> None:
+    bare = httpx2.Client(base_url=client.base_url, trust_env=False)
     twice = [("authorization", "Bearer wrong"), ("authorization", f"Bearer {TOKEN}")]
     assert bare.delete("/api/queries/top", headers=twice).status_code == 401
     assert unchanged(client)
 
 
-def test_other_names_are_refused(client: httpx.Client) -> None:
+def test_other_names_are_refused(client: httpx2.Client) -> None:
     for host in ("evil.example", "127.0.0.1.evil.example", "evil@127.0.0.1", "127.0.0.1, evil.example", "", "[::2]:80"):
         for path in ("/", "/api/queries", "/api/feed", "/metrics"):
             assert client.get(path, headers={"host": host}).status_code == 421
@@ -69,14 +69,14 @@ def test_other_names_are_refused(client: httpx.Client) -> None:
     assert unchanged(client)
 
 
-def test_other_sites_are_refused(client: httpx.Client) -> None:
+def test_other_sites_are_refused(client: httpx2.Client) -> None:
     for origin in ("http://evil.example", "null", "http://127.0.0.1:1", "file://", "http://[::1"):
         assert client.get("/api/queries", headers={"origin": origin}).status_code == 403
         assert client.post("/api/queries", json=MINE, headers={"origin": origin}).status_code == 403
     assert unchanged(client)
 
 
-def test_our_own_page_is_let_in(client: httpx.Client) -> None:
+def test_our_own_page_is_let_in(client: httpx2.Client) -> None:
     own = {"origin": str(client.base_url).rstrip("/"), "sec-fetch-site": "same-origin"}
     assert client.get("/api/queries", headers=own).status_code == 200
     assert client.post("/api/check", json=MINE, headers=own).status_code == 200
@@ -111,13 +111,13 @@ def test_the_printed_addresses_of_an_open_server_work(stream: Fed, host: str, he
         for address in printed:
             eventually(partial(_answers, address), 20)
             page = {"origin": address.rstrip("/"), "authorization": f"Bearer {TOKEN}"}
-            assert httpx.post(f"{address}api/check", json=MINE, headers=page, trust_env=False).status_code == 200
+            assert httpx2.post(f"{address}api/check", json=MINE, headers=page, trust_env=False).status_code == 200
 
 
 def _answers(address: str, **headers: str) -> bool:
     try:
-        return httpx.get(address, headers=headers, trust_env=False).status_code == 200
-    except httpx.TransportError:
+        return httpx2.get(address, headers=headers, trust_env=False).status_code == 200
+    except httpx2.TransportError:
         return False
 
 
@@ -131,7 +131,7 @@ def test_an_open_server_answers_to_addresses_and_still_to_no_foreign_name(stream
             assert client.get("/api/queries", headers={"host": "10.1.2.3", "origin": origin}).status_code == 403
 
 
-def test_a_server_on_loopback_answers_to_loopback_alone(client: httpx.Client) -> None:
+def test_a_server_on_loopback_answers_to_loopback_alone(client: httpx2.Client) -> None:
     assert client.get("/healthz", headers={"host": "10.1.2.3:8765"}).status_code == 421
 
 
@@ -150,7 +150,7 @@ def test_what_is_no_name_cannot_be_allowed(stream: Fed) -> None:
             Server(stream, port=0, token=TOKEN, allow_hosts=[name])
 
 
-def test_what_is_too_large_is_refused(client: httpx.Client) -> None:
+def test_what_is_too_large_is_refused(client: httpx2.Client) -> None:
     def endless() -> Any:
         for _ in range(1000):
             yield b" " * 1000
@@ -158,13 +158,13 @@ def test_what_is_too_large_is_refused(client: httpx.Client) -> None:
     big = json.dumps(MINE | {"where": "price > 1" + " " * 20_000})
     media = {"content-type": "application/json"}
     assert client.post("/api/queries", content=big, headers=media).status_code == 413
-    with suppress(httpx.WriteError):  # the server stops reading, and may hang up on who still sends
+    with suppress(httpx2.WriteError):  # the server stops reading, and may hang up on who still sends
         assert client.post("/api/queries", content=endless(), headers=media).status_code == 413
     assert client.patch("/api/queries/top", content=big, headers=media).status_code == 413
     assert unchanged(client)
 
 
-def test_limits(client: httpx.Client) -> None:
+def test_limits(client: httpx2.Client) -> None:
     asked: dict[str, Any]
     for asked, said in (
         ({"k": 1_001}, "k is 1,001; this server allows at most 1,000"),
@@ -198,7 +198,7 @@ INJECTED = (
 
 
 @pytest.mark.parametrize("key", ["score", "where", "partition_by"])
-def test_injected_text_is_refused(client: httpx.Client, key: str) -> None:
+def test_injected_text_is_refused(client: httpx2.Client, key: str) -> None:
     for text in INJECTED:
         reply = client.post("/api/queries", json={**MINE, key: text})
         assert reply.status_code == 422, (text, reply.text)
@@ -231,7 +231,7 @@ def test_error_replies_do_not_show_innards() -> None:
         stream.close()
 
 
-def test_the_page_allows_nothing_foreign(client: httpx.Client) -> None:
+def test_the_page_allows_nothing_foreign(client: httpx2.Client) -> None:
     page = client.get("/")
     assert page.headers["content-security-policy"] == POLICY
     assert page.headers["x-content-type-options"] == "nosniff"

@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pyarrow as pa
 import pytest
 
 from skyband.serve import edge
 from skyband.serve.spark_stream import SparkStream
-from skyband.serve.streams import Look, Numbers
+from skyband.serve.streams import StreamStats, StreamUpdate
 from skyband.serve.vitals import Vitals
 from skyband.spark import Control
 from skyband.spark.checkpoint import Checkpoint
@@ -29,21 +29,21 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def client(stream: Fed, clock: Clock) -> Iterator[httpx.Client]:
+def client(stream: Fed, clock: Clock) -> Iterator[httpx2.Client]:
     with served(stream, clock=clock) as found:
         yield found
 
 
-def numbers(client: httpx.Client) -> dict[str, Any]:
+def numbers(client: httpx2.Client) -> dict[str, Any]:
     return dict(client.get("/api/stream").raise_for_status().json()["numbers"])
 
 
-def metrics(client: httpx.Client) -> dict[str, float]:
+def metrics(client: httpx2.Client) -> dict[str, float]:
     lines = (line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines() if not line.startswith("#"))
     return {name.removeprefix("skyband_"): float(value) for name, value in lines}
 
 
-def health(client: httpx.Client, **asked: Any) -> tuple[int, str, str]:
+def health(client: httpx2.Client, **asked: Any) -> tuple[int, str, str]:
     """Return what a probe says; "" where it changes just now, and those who are asked do not agree."""
     probes = [client.get(path, params=asked) for path in ("/healthz", "/healthz/ready")]
     found = probes[0].json()
@@ -60,7 +60,7 @@ def soon(holds: Callable[[], Any]) -> Any:
     return eventually(holds, 20.0)
 
 
-def test_when_the_source_stops_the_numbers_say_so(client: httpx.Client, stream: Fed, clock: Clock) -> None:
+def test_when_the_source_stops_the_numbers_say_so(client: httpx2.Client, stream: Fed, clock: Clock) -> None:
     assert health(client) == (200, "quiet", "no events yet")
     stream.feed((1, "A", 5.0), (2, "B", 7.0), (11, "C", 1.0))
     soon(lambda: numbers(client)["rows"] == 3)
@@ -86,7 +86,7 @@ def test_when_the_source_stops_the_numbers_say_so(client: httpx.Client, stream: 
     assert numbers(client)["silence"] < 30.0
 
 
-def test_the_feed_tells_numbers_though_nothing_happens(client: httpx.Client, stream: Fed, clock: Clock) -> None:
+def test_the_feed_tells_numbers_though_nothing_happens(client: httpx2.Client, stream: Fed, clock: Clock) -> None:
     stream.feed((1, "A", 5.0))
     soon(lambda: numbers(client)["rows"] == 1)
     with listening(client) as events:
@@ -117,10 +117,10 @@ class Unseen(Fed):
 
     out_of_sight = False
 
-    def look(self) -> Look | None:
+    def poll(self) -> StreamUpdate | None:
         if self.out_of_sight:
             raise OSError(5, "Input/output error")
-        return super().look()
+        return super().poll()
 
 
 def test_a_stream_that_cannot_be_looked_at_is_gone(clock: Clock) -> None:
@@ -157,7 +157,7 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
 
 
 @pytest.fixture
-def attached(checkpoint: Checkpoint, clock: Clock) -> Iterator[httpx.Client]:
+def attached(checkpoint: Checkpoint, clock: Clock) -> Iterator[httpx2.Client]:
     control = Control(checkpoint)
     control.observer.clock = clock
     with served(SparkStream(control), clock=clock) as found:
@@ -172,7 +172,7 @@ def show(checkpoint: Checkpoint, batch: int) -> None:
 
 
 def test_a_stream_elsewhere_lives_as_long_as_it_beats(
-    attached: httpx.Client, checkpoint: Checkpoint, clock: Clock
+    attached: httpx2.Client, checkpoint: Checkpoint, clock: Clock
 ) -> None:
     soon(lambda: health(attached) == (503, "gone", "stream gone"))
     checkpoint.mark("running")
@@ -192,7 +192,7 @@ def test_a_stream_elsewhere_lives_as_long_as_it_beats(
     soon(lambda: health(attached)[:2] == (200, "quiet"))
 
 
-def test_a_long_batch_is_no_silence(attached: httpx.Client, checkpoint: Checkpoint, clock: Clock) -> None:
+def test_a_long_batch_is_no_silence(attached: httpx2.Client, checkpoint: Checkpoint, clock: Clock) -> None:
     checkpoint.mark("running")
     show(checkpoint, 4)
     soon(lambda: health(attached)[1] == "live")
@@ -208,7 +208,7 @@ def test_a_long_batch_is_no_silence(attached: httpx.Client, checkpoint: Checkpoi
     ("state", "says"), [("ended", "the stream has ended"), ("failed", "the stream has failed; the log says why")]
 )
 def test_a_stream_elsewhere_that_is_over(
-    attached: httpx.Client, checkpoint: Checkpoint, clock: Clock, state: str, says: str
+    attached: httpx2.Client, checkpoint: Checkpoint, clock: Clock, state: str, says: str
 ) -> None:
     checkpoint.mark("running")
     soon(lambda: health(attached)[0] == 200)
@@ -226,11 +226,11 @@ def test_what_is_quiet_depends_on_how_often_events_came() -> None:
     now = [1_000.0]
     vitals = Vitals(lambda: now[0])
     for batch in range(4):
-        vitals.note(Numbers("running", batch, 2_000 * batch, last_batch=now[0]))
+        vitals.note(StreamStats("running", batch, 2_000 * batch, last_batch=now[0]))
         now[0] += 20.0
     assert vitals.speed.at(now[0] - 1.0) == 100.0, "rows come in batches, and yet evenly"
     found = []
     for _ in range(8):
-        found.append((vitals.shown(Numbers("running", 3, 6_000))["rows_per_second"], vitals.is_quiet))
+        found.append((vitals.shown(StreamStats("running", 3, 6_000))["rows_per_second"], vitals.is_quiet))
         now[0] += 5.0
     assert found == [(50.0, False)] * 4 + [(0.0, True)] * 4, "quiet once two batches are missing"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -13,7 +13,7 @@ from tests.serve.conftest import TOKEN
 schemathesis = pytest.importorskip("schemathesis")
 
 
-def test_replies_are_as_promised(client: httpx.Client) -> None:
+def test_replies_are_as_promised(client: httpx2.Client) -> None:
     schema = schemathesis.openapi.from_url(str(client.base_url.join("/openapi.json"))).exclude(path="/api/feed")
     for found in schema.get_all_operations():
         operation = found.ok()
@@ -31,7 +31,7 @@ def test_replies_are_as_promised(client: httpx.Client) -> None:
         holds()
 
 
-def test_the_description_is_whole(client: httpx.Client) -> None:
+def test_the_description_is_whole(client: httpx2.Client) -> None:
     described = client.get("/openapi.json").json()
     assert set(described["paths"]) == {
         "/healthz", "/healthz/live", "/healthz/ready", "/metrics", "/api/stream", "/api/queries",

@@ -9,23 +9,23 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-import httpx
+import httpx2
 import pytest
 
 import skyband as sb
 from skyband.engine.limits import WindowLimits
 from skyband.serve.standings import MOST_ROWS, Board, brief, plain
-from skyband.serve.streams import Standing
+from skyband.serve.streams import AnswerView
 from skyband.serve.texts import Limits
 from tests.languages.texts import LISTING_1_1
 from tests.serve.conftest import MINE, TOP, Fed, answers, eventually, served
 
 
-def names(client: httpx.Client) -> list[str]:
+def names(client: httpx2.Client) -> list[str]:
     return [entry["name"] for entry in client.get("/api/queries").json()["queries"]]
 
 
-def test_answers_appear_and_say_what_moved(client: httpx.Client, stream: Fed) -> None:
+def test_answers_appear_and_say_what_moved(client: httpx2.Client, stream: Fed) -> None:
     stream.feed((1, "A", 5.0), (2, "B", 7.0), (3, "C", 6.0), (4, "D", 1.0), (11, "A", 9.0), (12, "C", 8.0))
     stream.feed((20, "Z", 0.0))
     found = eventually(lambda: len(seen := answers(client, limit=5)) == 2 and seen)
@@ -50,7 +50,7 @@ def test_answers_appear_and_say_what_moved(client: httpx.Client, stream: Fed) ->
         ("application/toml", '[[query]]\nname = "mine"\nk = 2\nsize = "10 seconds"\nscore = "price * volume"\n'),
     ],
 )
-def test_a_query_is_registered_and_answers(client: httpx.Client, stream: Fed, media: str, text: str) -> None:
+def test_a_query_is_registered_and_answers(client: httpx2.Client, stream: Fed, media: str, text: str) -> None:
     stream.feed((1, "A", 5.0))
     reply = client.post("/api/queries", content=text, headers={"content-type": media})
     assert (reply.status_code, reply.json()) == (201, {"registered": ["mine"]})
@@ -71,14 +71,14 @@ def test_a_query_is_registered_and_answers(client: httpx.Client, stream: Fed, me
         ("application/toml", "k = " + "9" * 5_000),
     ],
 )
-def test_absurd_numbers_and_keys_are_told(client: httpx.Client, media: str, text: str) -> None:
+def test_absurd_numbers_and_keys_are_told(client: httpx2.Client, media: str, text: str) -> None:
     reply = client.post("/api/queries", content=text, headers={"content-type": media})
     assert reply.status_code == 422
     assert "digits" in reply.json()["error"] or "parts" in reply.json()["error"]
     assert names(client) == ["top"]
 
 
-def test_pause_resume_remove(client: httpx.Client, stream: Fed) -> None:
+def test_pause_resume_remove(client: httpx2.Client, stream: Fed) -> None:
     def states() -> dict[str, str]:
         return {entry["name"]: entry["state"] for entry in client.get("/api/queries").json()["queries"]}
 
@@ -95,7 +95,7 @@ def test_pause_resume_remove(client: httpx.Client, stream: Fed) -> None:
         assert (reply.status_code, reply.json()) == (404, {"error": "there is no such query"})
 
 
-def test_any_name_can_be_addressed(client: httpx.Client) -> None:
+def test_any_name_can_be_addressed(client: httpx2.Client) -> None:
     for name in ("a/b", "50 %", "x?y#z", "<b>ü</b>", 'say "hi"', "top/pause", "a/../b", "a;b"):
         assert client.post("/api/queries", json=MINE | {"name": name}).status_code == 201
         path = f"/api/queries/{quote(name, safe='')}"
@@ -104,14 +104,14 @@ def test_any_name_can_be_addressed(client: httpx.Client) -> None:
         assert client.delete(path).json() == {"removed": name}
 
 
-def test_explain(client: httpx.Client) -> None:
+def test_explain(client: httpx2.Client) -> None:
     assert "top: best 3 over Window('10 seconds'" in client.get("/api/explain").text
     checked = client.post("/api/check", json=MINE)
     assert "mine: best 2" in checked.json()["explain"]
     assert names(client) == ["top"], "a check changes nothing"
 
 
-def test_what_is_wrong_is_said_with_its_place(client: httpx.Client) -> None:
+def test_what_is_wrong_is_said_with_its_place(client: httpx2.Client) -> None:
     reply = client.post("/api/queries", json=MINE | {"score": "price * / 2"})
     assert reply.status_code == 422
     assert reply.json()["problems"][0].endswith("something is missing at '/'\n    price * / 2\n            ^")
@@ -136,7 +136,7 @@ def test_what_is_wrong_is_said_with_its_place(client: httpx.Client) -> None:
     assert names(client) == ["top"]
 
 
-def test_a_length_of_time_has_a_unit(client: httpx.Client) -> None:
+def test_a_length_of_time_has_a_unit(client: httpx2.Client) -> None:
     for wrong, said in (
         ({"size": 5}, "query 'mine': size is 5, without a unit; write for example '5 seconds', or '5 events'"),
         ({"size": "5"}, "query 'mine': size is '5', which is no length of time; write for example '10 minutes'"),
@@ -169,7 +169,7 @@ def test_tiny_windows_are_refused_with_the_numbers() -> None:
     stream.close()
 
 
-def test_a_row_from_the_future_moves_nothing(client: httpx.Client, stream: Fed) -> None:
+def test_a_row_from_the_future_moves_nothing(client: httpx2.Client, stream: Fed) -> None:
     years = 10 * 365 * 86_400.0
 
     def numbers() -> dict[str, Any]:
@@ -183,8 +183,8 @@ def test_a_row_from_the_future_moves_nothing(client: httpx.Client, stream: Fed) 
     said = eventually(lambda: numbers()["degraded"])
     assert "2 of the 3 rows of the last batch were rejected" in said
     assert "such as 2036-02-28 09:30:00+00:00; check how they are made" in said
-    assert "skyband_ahead_rows_total 3\n" in client.get("/metrics").text
-    assert "skyband_degraded 1\n" in client.get("/metrics").text
+    assert "skyband_ahead_rows_total 3.0\n" in client.get("/metrics").text
+    assert "skyband_degraded 1.0\n" in client.get("/metrics").text
     stream.feed((12, "F", 3.0))
     found = eventually(lambda: answers(client))
     assert [row["id"] for row in found[0]["rows"]] == ["B", "C", "A"]
@@ -192,13 +192,13 @@ def test_a_row_from_the_future_moves_nothing(client: httpx.Client, stream: Fed) 
     assert numbers()["late"] == 0
 
 
-def test_all_queries_of_a_text_or_none(client: httpx.Client) -> None:
+def test_all_queries_of_a_text_or_none(client: httpx2.Client) -> None:
     reply = client.post("/api/queries", json=[MINE, MINE | {"name": "bad", "score": "no_such_column"}])
     assert reply.status_code == 422
     assert names(client) == ["top"]
 
 
-def test_numbers(client: httpx.Client, stream: Fed) -> None:
+def test_numbers(client: httpx2.Client, stream: Fed) -> None:
     stream.feed((1, "A", 5.0), (2, "B", float("nan")), (15, "C", 1.0))
     stream.feed((3, "late", 2.0))
     about = eventually(lambda: (found := client.get("/api/stream").json())["numbers"]["rows"] == 4 and found)
@@ -214,13 +214,32 @@ def test_numbers(client: httpx.Client, stream: Fed) -> None:
     assert 0 <= health["silence"] < 10
     text = client.get("/metrics").text
     for line in (
-        "skyband_stream_up 1", "skyband_rows_total 4", "skyband_late_rows_total 1", "skyband_rejected_rows_total 1",
-        'skyband_queries{state="active"} 1', 'skyband_answer_exact{query="top"} 1', "skyband_answers_total 1",
+        "skyband_stream_up 1.0", "skyband_rows_total 4.0", "skyband_late_rows_total 1.0",
+        "skyband_rejected_rows_total 1.0", 'skyband_queries{state="active"} 1.0',
+        'skyband_answer_exact{query="top"} 1.0', "skyband_answers_total 1.0",
+        "skyband_batch_duration_seconds_count 2.0",
     ):  # fmt: skip
         assert line in text.splitlines()
+    assert client.get("/metrics", headers={"accept": "application/openmetrics-text"}).text.endswith("# EOF\n")
 
 
-def test_a_stream_that_fails_is_unwell(client: httpx.Client, stream: Fed) -> None:
+def test_metrics_escape_names_of_queries(client: httpx2.Client, stream: Fed) -> None:
+    assert client.post("/api/queries", json=MINE | {"name": 'a "b" \\'}).status_code == 201
+    stream.feed((1, "A", 5.0), (15, "C", 1.0))
+    line = 'skyband_answer_exact{query="a \\"b\\" \\\\"} 1.0'
+    eventually(lambda: line in client.get("/metrics").text.splitlines())
+
+
+def test_metrics_of_two_servers_are_apart(client: httpx2.Client, stream: Fed) -> None:
+    stream.feed((1, "A", 5.0))
+    eventually(lambda: "skyband_batch_duration_seconds_count 1.0" in client.get("/metrics").text)
+    other = Fed()
+    with served(other) as quiet:
+        assert "skyband_batch_duration_seconds_count 0.0" in quiet.get("/metrics").text
+    other.close()
+
+
+def test_a_stream_that_fails_is_unwell(client: httpx2.Client, stream: Fed) -> None:
     stream.queue.put("no batch")
     eventually(lambda: client.get("/healthz").status_code == 503)
     assert client.get("/healthz").json() == {
@@ -253,9 +272,9 @@ def test_a_query_with_absurdly_many_windows_is_set_aside() -> None:
 # What is remembered.
 
 
-def standing(end: int, *scores: float, **more: Any) -> Standing:
+def standing(end: int, *scores: float, **more: Any) -> AnswerView:
     rows = [sb.Row(rank, f"i{score:g}", score, end) for rank, score in enumerate(scores, 1)]
-    return Standing("q", end - 10, end, rows, **more)
+    return AnswerView("q", end - 10, end, rows, **more)
 
 
 def board(k: int = 2) -> Board:
@@ -307,7 +326,7 @@ ORDER BY DESC(?score) LIMIT 2
 
 
 @pytest.mark.parametrize(("media", "text"), [("application/sql", SQL), ("application/sparql-query", RSPQL)])
-def test_other_languages(client: httpx.Client, stream: Fed, media: str, text: str) -> None:
+def test_other_languages(client: httpx2.Client, stream: Fed, media: str, text: str) -> None:
     head = {"content-type": media}
     assert client.post("/api/queries", content=text, headers=head).json() == {"registered": ["dearest"]}
     stream.feed((1, "A", 5.0), (2, "B", 7.0), (3, "C", 6.0), (11, "D", 1.0), (21, "E", 1.0))

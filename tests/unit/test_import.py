@@ -16,7 +16,7 @@ EXTRAS = {
     "pyspark",
     "rdflib",
     "pyparsing",
-    "httpx",
+    "httpx2",
     "sqlalchemy",
     "fastapi",
     "uvicorn",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time as clock
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from rich.columns import Columns
@@ -14,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from skyband.answers.answer import Answer, Row
-from skyband.answers.changes import difference, moves, seat
+from skyband.answers.standings import Standing
 from skyband.cli.progress import short
 from skyband.files.job import Report
 from skyband.queries.query import Query
@@ -27,44 +26,13 @@ _BLOCKS = " ▏▎▍▌▋▊▉█"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass
-class Standing:
-    """The latest answer of one query, and how each of its rows came to its place."""
+class QueryStanding(Standing):
+    """How one query stands; `why` says why its answer is not exact."""
 
-    query: Query
-    rows: Sequence[Row] = ()
-    moves: dict[tuple[object, int | str], str] = field(default_factory=dict)
-    until: Moment | None = None
-    why: str | None = None
-
-    def update(self, rows: Sequence[Row], until: Moment, why: str | None = None) -> None:
-        """Take over an answer, and note what moved since the one before.
-
-        Parameters
-        ----------
-        rows
-            The answer.
-        until
-            The end of its window.
-        why
-            Why it is not exact, if it is not.
-        """
-        moved = moves(difference(self.rows, rows, by_id=self.query.ranks_ids))
-        self.moves = {seat(row): _move(moved[seat(row)], row.rank) for row in rows if seat(row) in moved}
-        self.rows, self.until, self.why = rows, until, why
-
-
-def _move(before: int | None, now: int | None) -> str:
-    """Write a movement in at most three characters.
-
-    Examples
-    --------
-    >>> _move(None, 3), _move(5, 3), _move(1, 2)
-    ('new', '↑2', '↓1')
-    """
-    if before is None or now is None:
-        return "new"
-    return f"↑{before - now}" if now < before else f"↓{now - before}"
+    def __init__(self, query: Query) -> None:
+        super().__init__(query.ranks_ids)
+        self.query = query
+        self.why: str | None = None
 
 
 def _ranks(query: Query) -> int:
@@ -82,7 +50,7 @@ class Board:
     """
 
     def __init__(self, queries: Sequence[Query]) -> None:
-        self.standings = {query.name: Standing(query) for query in queries}
+        self.standings = {query.name: QueryStanding(query) for query in queries}
         self.report = Report()
         self.watermark: Moment | None = None
         self.began = clock.perf_counter()
@@ -90,12 +58,18 @@ class Board:
 
     def add(self, query: Query) -> None:
         """Make room for one more query."""
-        self.standings[query.name] = Standing(query)
+        self.standings[query.name] = QueryStanding(query)
 
     def update(self, answers: Iterable[Answer]) -> None:
         """Take over answers."""
         for answer in answers:
-            self.standings[answer.query].update(answer.rows, answer.end, answer.why)
+            self.show(answer.query, answer.rows, answer.end, answer.why)
+
+    def show(self, name: str, rows: Sequence[Row], end: Moment, why: str | None) -> None:
+        """Take over the answer of one query."""
+        standing = self.standings[name]
+        standing.update(rows, end)
+        standing.why = why
 
     def note(self, report: Report, watermark: Moment | None) -> None:
         """Take over the numbers; the report's seconds are those that the engine was busy."""
@@ -130,7 +104,7 @@ class Board:
         return Text("\n".join(f" {line}" for line in lines), style="dim", no_wrap=True, overflow="ellipsis")
 
 
-def _panel(standing: Standing, width: int, rows: int) -> Panel:
+def _panel(standing: QueryStanding, width: int, rows: int) -> Panel:
     shown = standing.rows[:rows]
     named = any(row.partition is not None for row in shown)
     bar = max(0, width - 4 - (35 if named else 31))
@@ -139,7 +113,7 @@ def _panel(standing: Standing, width: int, rows: int) -> Panel:
         table.add_column(justify=justify, no_wrap=True)
     most = max((abs(row.score) for row in shown), default=0.0)
     for row in shown:
-        move = standing.moves.get(seat(row), "")
+        move = standing.movement(row)
         table.add_row(
             "" if row.rank is None else f"{row.partition} {row.rank}" if named else f"{row.rank:2}",
             Text(f"{move:3}", style=_style(move)),
@@ -155,7 +129,7 @@ def _panel(standing: Standing, width: int, rows: int) -> Panel:
 
 
 def _style(move: str) -> str:
-    return {"n": "yellow", "↑": "green", "↓": "red"}.get(move[:1], "")
+    return {"n": "yellow", "▲": "green", "▼": "red"}.get(move[:1], "")
 
 
 def _bar(share: float, width: int) -> str:
@@ -185,11 +159,10 @@ def _score(score: float) -> str:
     return f"{score / 1e3:.1f}k" if size >= 1e4 else f"{score:.2f}"
 
 
-def _until(standing: Standing) -> str | None:
-    until = standing.until
-    if until is None:
+def _until(standing: QueryStanding) -> str | None:
+    if standing.end is None:
         return None
-    end = f"to event {until:,}" if isinstance(until, int) else f"to {_clock(until)}"
+    end = f"to event {standing.end:,}" if isinstance(standing.end, int) else f"to {_clock(standing.end)}"
     return f"{standing.why}, {end}" if standing.why else end
 
 

@@ -214,9 +214,7 @@ class _SparkShow(_Show):
                     for row in self.handle.answers(entry["name"]).to_pylist()
                 ]
                 end = datetime.fromisoformat(latest["window_end"])
-                standing = self.board.standings[entry["name"]]
-                if standing.until != end:
-                    standing.update(rows, end, latest["why"])
+                self.board.show(entry["name"], rows, end, latest["why"])
         mark = progress[-1]["watermark"]
         self.board.note(self.tally.report, mark and datetime.fromisoformat(mark))
 

@@ -24,7 +24,7 @@ from skyband.queries.join import Join
 from skyband.queries.query import Query
 from skyband.serve.local_stream import LocalStream
 from skyband.serve.spark_stream import Recorder, SparkStream
-from skyband.serve.streams import Served
+from skyband.serve.streams import ServedStream
 from skyband.windows import Window
 
 DELAY = 2  # seconds by which trades may be late
@@ -41,7 +41,7 @@ QUERIES = (*_STREAM_ONLY[:2], WATCHED, *_STREAM_ONLY[2:])
 
 
 @contextmanager
-def market(engine: str, seed: int, console: Console) -> Iterator[Served]:
+def market(engine: str, seed: int, console: Console) -> Iterator[ServedStream]:
     """Let a market be open, and its trades be a stream, as long as the block lasts.
 
     Parameters
@@ -58,7 +58,7 @@ def market(engine: str, seed: int, console: Console) -> Iterator[Served]:
     with ExitStack() as stack:
         stopping = threading.Event()
         if engine == "local":
-            served: Served = LocalStream(
+            served: ServedStream = LocalStream(
                 QUERIES, _trades(seed, stopping), schema=SCHEMA, source=SOURCE,
                 delay=DELAY * 1_000_000, services={"watchers": watchers}, max_ahead=None, stopping=stopping,
             )  # fmt: skip
@@ -83,7 +83,7 @@ def watchers(symbols: Sequence[Any]) -> dict[Any, float]:
     return {symbol: round(2000 + 1500 * math.sin(now / 20 + zlib.crc32(str(symbol).encode()))) for symbol in symbols}
 
 
-def _on_spark(seed: int, stopping: threading.Event, stack: ExitStack, console: Console) -> Served:
+def _on_spark(seed: int, stopping: threading.Event, stack: ExitStack, console: Console) -> ServedStream:
     """Write the trades into files, and let a stream read them."""
     from skyband.spark.session import session
     from skyband.spark.start import start

@@ -27,7 +27,7 @@ from skyband.queries.query import Query
 from skyband.remote.remote import Remote
 from skyband.serve.local_stream import LocalStream
 from skyband.serve.spark_stream import Recorder, SparkStream
-from skyband.serve.streams import Served
+from skyband.serve.streams import ServedStream
 from skyband.spark.control import Control
 from skyband.times import microseconds, not_negative
 
@@ -70,7 +70,7 @@ class Input:
             job.warm_up(list(islice(stream, 1)))
 
 
-def attached(checkpoint: Path) -> Served:
+def attached(checkpoint: Path) -> ServedStream:
     """Return a stream that runs elsewhere."""
     return SparkStream(Control(checkpoint))
 
@@ -106,7 +106,7 @@ def _follow_rdf(folder: Path, making: Columns, seen: set[Path], stopping: thread
 
 
 @contextmanager
-def locally(given: Input, console: Console) -> Iterator[Served]:
+def locally(given: Input, console: Console) -> Iterator[ServedStream]:
     """Run a stream on the local engine, as long as the block lasts."""
     stream, stopping = given.stream(), threading.Event()
     given.warm_up(stream, console)
@@ -122,7 +122,7 @@ def locally(given: Input, console: Console) -> Iterator[Served]:
 
 
 @contextmanager
-def on_spark(given: Input, checkpoint: Path | None, master: str | None, console: Console) -> Iterator[Served]:
+def on_spark(given: Input, checkpoint: Path | None, master: str | None, console: Console) -> Iterator[ServedStream]:
     """Run a stream on Spark, as long as the block lasts."""
     from skyband.spark.file_source import read_stream
     from skyband.spark.session import session

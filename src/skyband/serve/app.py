@@ -15,6 +15,7 @@ from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.security import HTTPBearer
+from prometheus_client.exposition import choose_encoder
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
@@ -24,10 +25,9 @@ from skyband.languages import Mapping
 from skyband.serve.edge import Edge
 from skyband.serve.feed import Feed, FeedFull, FeedResponse
 from skyband.serve.guard import LOOPBACK, MOST_REQUESTS, Guard
-from skyband.serve.metrics import exposition
 from skyband.serve.schemas import FAILED, HEALTH, MISSING, REFUSED, REGISTER, STATE, Answers, Listed, Refused, Stream
 from skyband.serve.standings import MOST_ANSWERS
-from skyband.serve.streams import Served
+from skyband.serve.streams import ServedStream
 from skyband.serve.texts import Limits, as_problem
 from skyband.serve.vitals import WELL
 
@@ -48,7 +48,7 @@ bearer = Depends(HTTPBearer(auto_error=False, description="Printed when the serv
 
 
 def make_app(
-    stream: Served,
+    stream: ServedStream,
     *,
     token: str,
     hosts: Collection[str] = LOOPBACK,
@@ -87,7 +87,7 @@ def make_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await edge.look()
+        await edge.poll()
         tasks = [asyncio.create_task(edge.watch()), asyncio.create_task(edge.tick())]
         yield
         for task in tasks:
@@ -151,9 +151,10 @@ def _looking(app: FastAPI, edge: Edge) -> None:
         return _health(edge, numbers.get("state") != "failed" or numbers["sign_of_life"] is not None)
 
     @app.get("/metrics", response_class=PlainTextResponse)
-    async def metrics() -> Response:
-        """Return the numbers for Prometheus."""
-        return PlainTextResponse(exposition(edge), media_type="text/plain; version=0.0.4; charset=utf-8")
+    async def metrics(request: Request) -> Response:
+        """Return the numbers for Prometheus, as text or as OpenMetrics."""
+        encode, media_type = choose_encoder(request.headers.get("accept", ""))
+        return Response(encode(edge.metrics.registry), media_type=media_type)
 
     @app.get("/api/stream", responses={200: {"model": Stream}})
     async def about() -> Response:

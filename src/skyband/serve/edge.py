@@ -13,12 +13,13 @@ from starlette.exceptions import HTTPException
 
 from skyband.languages import Mapping
 from skyband.serve.feed import Feed
+from skyband.serve.metrics import Metrics
 from skyband.serve.standings import Standings
-from skyband.serve.streams import Served
+from skyband.serve.streams import ServedStream
 from skyband.serve.texts import Limits, Reading
 
 logger = logging.getLogger(__name__)
-LOOK = 0.25  # seconds between two looks at the stream
+POLL = 0.25  # seconds between two polls of the stream
 TICK = 1.0  # seconds between two messages of numbers, where nothing happens
 T = TypeVar("T")
 
@@ -41,38 +42,41 @@ class Edge:
     """
 
     def __init__(
-        self, stream: Served, limits: Limits, feed: Feed, mapping: Mapping, clock: Callable[[], float] = time.time
+        self, stream: ServedStream, limits: Limits, feed: Feed, mapping: Mapping, clock: Callable[[], float] = time.time
     ) -> None:
         self.stream, self.limits, self.feed = stream, limits, feed
         self.reading = Reading(stream.source, stream.services, mapping)
         self.standings = Standings(feed, clock)
-        self._looking = asyncio.Lock()
+        self.metrics = Metrics(self)
+        self._polling = asyncio.Lock()
         self._changing = asyncio.Lock()
         self._explaining = asyncio.Lock()
-        self._looks = 0  # that found something new
+        self._updates = 0  # that found something new
         self._explained = (-1, "")
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """See what is new."""
-        async with self._looking:
-            found = await run_in_threadpool(self.stream.look)
+        async with self._polling:
+            found = await run_in_threadpool(self.stream.poll)
             if found is not None:
-                self._looks += 1
+                self._updates += 1
+                for seconds in found.durations:
+                    self.metrics.batches.observe(seconds)
                 await self.standings.take(found)
 
     async def watch(self) -> None:
-        """Look again and again; what fails for long is in the log once."""
+        """Poll again and again; what fails for long is in the log once."""
         well = True
         while True:
             try:
-                await self.look()
+                await self.poll()
                 well = True
             except Exception:
                 if well:
-                    logger.exception("cannot look at the stream")
+                    logger.exception("cannot read the stream")
                 well = False
             self.standings.vitals.saw(well)
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(POLL)
 
     async def tick(self) -> None:
         """Tell the numbers again and again: the clock changes them though nothing happens."""
@@ -81,25 +85,25 @@ class Edge:
             await asyncio.sleep(TICK)
             try:
                 vitals.busy = vitals.is_quiet and await run_in_threadpool(lambda: self.stream.busy)
-            except OSError:  # `watch` cannot look either, and says so
+            except OSError:  # `watch` cannot read it either, and says so
                 vitals.busy = False
             self.standings.tell()
 
     async def change(self, do: Callable[..., T], *given: Any) -> T:
-        """Change something, one after the other, and look at once."""
+        """Change something, one after the other, and poll at once."""
         if self.stream.fixed:
             raise HTTPException(409, "the queries of this stream are those that it was started with")
         async with self._changing:
             done = await run_in_threadpool(do, *given)
-        await self.look()
+        await self.poll()
         return done
 
     async def explain(self) -> str:
         """Say which queries share what: once for all who ask between two batches, since the state may be large."""
-        asked = self._looks
+        asked = self._updates
         async with self._explaining:
             if self._explained[0] < asked:
-                begun = self._looks
+                begun = self._updates
                 self._explained = begun, await run_in_threadpool(self.stream.explain)
             return self._explained[1]
 

@@ -19,7 +19,7 @@ from skyband.errors import QueryError, TooManyWindows
 from skyband.events.ahead import ahead_time, doubt
 from skyband.events.batch import StreamColumns
 from skyband.queries.query import Query
-from skyband.serve.streams import SPENT, UNREAD, Look, Numbers, Running, Standing
+from skyband.serve.streams import SPENT, UNREAD, AnswerView, Running, StreamStats, StreamUpdate
 from skyband.times import DAY, moment_of
 from skyband.windows import NEVER
 
@@ -84,6 +84,7 @@ class LocalStream:
         self._aside: dict[str, tuple[Query, str]] = {}
         self._paused: set[str] = set()
         self._unread: deque[Answer] = deque(maxlen=UNREAD)
+        self._durations: deque[float] = deque(maxlen=UNREAD)
         self._running: Running = "running"
         self._last_batch: float | None = None
         self.busy = False
@@ -112,6 +113,7 @@ class LocalStream:
 
     def _push(self, batch: pa.RecordBatch) -> None:
         """Take in a batch; a query that would have absurdly many windows is set aside, and all is done again."""
+        began = clock.perf_counter()
         before, rejected = self.monitor.snapshot(), self.monitor.stats().ahead
         limit = None if self.max_ahead is None else clock.time_ns() // 1_000 + self.max_ahead
         while True:
@@ -133,6 +135,7 @@ class LocalStream:
         for part in answers:
             self._unread.extend(part[-UNREAD:])
         self._changed = True
+        self._durations.append(clock.perf_counter() - began)
         if batch.num_rows:
             self._last_batch = clock.time()
 
@@ -197,7 +200,7 @@ class LocalStream:
         with self._lock:
             return self.monitor.explain()
 
-    def look(self) -> Look | None:
+    def poll(self) -> StreamUpdate | None:
         """Return what is new; None where nothing is."""
         with self._lock:
             if not self._changed:
@@ -213,18 +216,20 @@ class LocalStream:
                 {"name": name, "state": "set aside", "query": query.as_dict(), "error": error}
                 for name, (query, error) in self._aside.items()
             ]
-            return Look(listed, answers, self._numbers())
+            durations = list(self._durations)
+            self._durations.clear()
+            return StreamUpdate(listed, answers, self._numbers(), durations)
 
-    def _standing(self, answer: Answer) -> Standing:
+    def _standing(self, answer: Answer) -> AnswerView:
         spent = {name: getattr(answer, name) for name in SPENT} if answer.refreshes is not None else None
-        return Standing(
+        return AnswerView(
             answer.query, answer.start, answer.end, answer.rows, answer.exact, answer.why, answer.provisional, spent
         )
 
-    def _numbers(self) -> Numbers:
+    def _numbers(self) -> StreamStats:
         stats, mark = self.monitor.stats(), self.monitor.watermark
         plain = self.source.is_plain(self.schema)
-        return Numbers(
+        return StreamStats(
             self._running, stats.batches, stats.rows, stats.late, stats.partly_late, stats.rejected,
             stats.kept, stats.bound, mark if mark is None or plain else moment_of(mark), self._last_batch,
             stats.ahead, self.degraded,

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, get_args
+
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from skyband.serve.vitals import WELL, Health
 
@@ -13,69 +17,90 @@ if TYPE_CHECKING:
     from skyband.serve.edge import Edge
 
 HEALTH = get_args(Health)
+DURATIONS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+GAUGES = {
+    "silence": ("silence_seconds", "For how long no event has come."),
+    "rows_per_second": ("rows_per_second", "Rows read a second, lately."),
+    "lag": ("watermark_lag_seconds", "How far the watermark is behind the clock."),
+    "kept": ("kept_events", "Candidate events that are kept."),
+    "bound": ("kept_events_bound", "How many can be kept at most as things stand."),
+    "batch": ("batch", "Number of the last batch."),
+    "watermark": ("watermark_seconds", "The watermark, in seconds since 1970."),
+    "last_batch": ("last_batch_seconds", "When the last batch ended."),
+}
+COUNTERS = {
+    "rows": ("rows", "Rows read."),
+    "late": ("late_rows", "Rows that missed all their windows."),
+    "partly_late": ("partly_late_rows", "Rows that missed some of their windows."),
+    "rejected": ("rejected_rows", "Rows without a score, a time or an id, or ahead."),
+    "ahead": ("ahead_rows", "Rows too far ahead of the clock."),
+    "answers": ("answers", "Answers shown since the server was started."),
+}
 
 
-def exposition(edge: Edge) -> str:
-    """Return all numbers in the text format of Prometheus."""
-    numbers, boards, feed = edge.standings.numbers, edge.standings.boards, edge.feed
-    states = Counter(board.entry["state"] for board in boards.values())
-    last = {name: board.answers[-1] for name, board in boards.items() if board.answers}
-    lines: list[str] = []
+class Metrics(Collector):
+    """All numbers of one server, in a registry of its own.
 
-    def add(name: str, kind: str, what: str, values: Mapping[str, Any] | Any, label: str = "") -> None:
-        labelled = values if isinstance(values, Mapping) else {"": values}
-        known = {key: value for key, value in labelled.items() if value is not None}
-        if known:
-            lines.extend([f"# HELP skyband_{name} {what}", f"# TYPE skyband_{name} {kind}"])
-        for key, value in known.items():
-            named = f'{{{label}="{_escaped(key)}"}}' if label else ""
-            lines.append(f"skyband_{name}{named} {_number(value)}")
-
-    health = numbers.get("health")
-    add("stream_up", "gauge", "Whether the stream runs, quiet or not.", int(health in WELL))
-    add(
-        "stream_health", "gauge", "Which of these the stream is.", {one: int(one == health) for one in HEALTH}, "health"
-    )
-    add("silence_seconds", "gauge", "For how long no event has come.", numbers.get("silence"))
-    add("rows_per_second", "gauge", "Rows read a second, lately.", numbers.get("rows_per_second"))
-    add("watermark_lag_seconds", "gauge", "How far the watermark is behind the clock.", numbers.get("lag"))
-    add("rows_total", "counter", "Rows read.", numbers.get("rows"))
-    add("late_rows_total", "counter", "Rows that missed all their windows.", numbers.get("late"))
-    add("partly_late_rows_total", "counter", "Rows that missed some of their windows.", numbers.get("partly_late"))
-    add("rejected_rows_total", "counter", "Rows without a score, a time or an id, or ahead.", numbers.get("rejected"))
-    add("ahead_rows_total", "counter", "Rows too far ahead of the clock.", numbers.get("ahead"))
-    add("degraded", "gauge", "Whether most of the last batch was rejected.", int(bool(numbers.get("degraded"))))
-    add("kept_events", "gauge", "Candidate events that are kept.", numbers.get("kept"))
-    add("kept_events_bound", "gauge", "How many can be kept at most as things stand.", numbers.get("bound"))
-    add("batch", "gauge", "Number of the last batch.", numbers.get("batch"))
-    add("watermark_seconds", "gauge", "The watermark, in seconds since 1970.", _seconds(numbers.get("watermark")))
-    add("last_batch_seconds", "gauge", "When the last batch ended.", _seconds(numbers.get("last_batch")))
-    add("answers_total", "counter", "Answers shown since the server was started.", numbers.get("answers"))
-    for name, count in edge.standings.spent.items():
-        add(f"remote_{name}_total", "counter", f"Remote ids: {name}, since the server was started.", count)
-    add("queries", "gauge", "Queries by their state.", states, "state")
-    add("threshold", "gauge", "Score of the k-th row.", {n: a["threshold"] for n, a in last.items()}, "query")
-    add("answer_exact", "gauge", "Whether the last answer is exact.", {n: a["exact"] for n, a in last.items()}, "query")
-    add("feed_readers", "gauge", "Who reads the feed.", len(feed.readers))
-    add("feed_missed_messages_total", "counter", "Messages that slow readers did not get.", feed.missed)
-    add("feed_cut_off_readers_total", "counter", "Readers who took nothing for too long.", feed.cut_off)
-    return "\n".join(lines) + "\n"
-
-
-def _seconds(moment: str | int | None) -> float | None:
-    return datetime.fromisoformat(moment).timestamp() if isinstance(moment, str) else None
-
-
-def _number(value: Any) -> str:
-    return {"Infinity": "+Inf", "-Infinity": "-Inf"}.get(value) or str(float(value)).removesuffix(".0")
-
-
-def _escaped(text: str) -> str:
-    r"""Return a label's value, as the format wants it.
-
-    Examples
-    --------
-    >>> _escaped('a "b"\\')
-    'a \\"b\\"\\\\'
+    Parameters
+    ----------
+    edge
+        Whose numbers.
     """
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+    def __init__(self, edge: Edge) -> None:
+        self.edge = edge
+        self.registry = CollectorRegistry()
+        self.batches = Histogram(
+            "skyband_batch_duration_seconds", "How long batches took.", buckets=DURATIONS, registry=self.registry
+        )
+        self.registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the numbers as they are now."""
+        numbers, boards, feed = self.edge.standings.numbers, self.edge.standings.boards, self.edge.feed
+        for key, (name, what) in GAUGES.items():
+            yield from _gauge(name, what, _number(numbers.get(key)))
+        for key, (name, what) in COUNTERS.items():
+            yield from _counter(name, what, numbers.get(key))
+        health = numbers.get("health")
+        yield from _gauge("stream_up", "Whether the stream runs, quiet or not.", health in WELL)
+        which = {one: one == health for one in HEALTH}
+        yield from _gauges("stream_health", "Which of these the stream is.", "health", which)
+        yield from _gauge("degraded", "Whether most of the last batch was rejected.", bool(numbers.get("degraded")))
+        for name, count in self.edge.standings.spent.items():
+            yield from _counter(f"remote_{name}", f"Remote ids: {name}, since the server was started.", count)
+        states = Counter(board.entry["state"] for board in boards.values())
+        yield from _gauges("queries", "Queries by their state.", "state", states)
+        last = {name: board.answers[-1] for name, board in boards.items() if board.answers}
+        thresholds = {name: _number(answer["threshold"]) for name, answer in last.items()}
+        yield from _gauges("threshold", "Score of the k-th row.", "query", thresholds)
+        exact = {name: answer["exact"] for name, answer in last.items()}
+        yield from _gauges("answer_exact", "Whether the last answer is exact.", "query", exact)
+        yield from _gauge("feed_readers", "Who reads the feed.", len(feed.readers))
+        yield from _counter("feed_missed_messages", "Messages that slow readers did not get.", feed.missed)
+        yield from _counter("feed_cut_off_readers", "Readers who took nothing for too long.", feed.cut_off)
+
+
+def _gauge(name: str, what: str, value: float | None) -> Iterator[Metric]:
+    if value is not None:
+        yield GaugeMetricFamily(f"skyband_{name}", what, value)
+
+
+def _counter(name: str, what: str, value: float | None) -> Iterator[Metric]:
+    if value is not None:
+        yield CounterMetricFamily(f"skyband_{name}", what, value)
+
+
+def _gauges(name: str, what: str, label: str, values: Mapping[str, float | None]) -> Iterator[Metric]:
+    family = GaugeMetricFamily(f"skyband_{name}", what, labels=[label])
+    for key, value in values.items():
+        if value is not None:
+            family.add_metric([key], value)
+    yield family
+
+
+def _number(value: Any) -> float | None:
+    """Return a number of JSON as a float: infinite ones are words there, and moments are texts."""
+    if isinstance(value, str) and value[:1].isdigit():
+        return datetime.fromisoformat(value).timestamp() if "T" in value else float(value)
+    return None if value is None else float(value)

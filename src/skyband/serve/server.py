@@ -27,7 +27,7 @@ from skyband.serve.connections import Connection, Waiting
 from skyband.serve.feed import Feed
 from skyband.serve.guard import LOOPBACK, is_address, name_in
 from skyband.serve.spark_stream import SparkStream
-from skyband.serve.streams import Served
+from skyband.serve.streams import ServedStream
 from skyband.serve.texts import Limits
 from skyband.spark.control import Control
 
@@ -72,7 +72,7 @@ class Server:
     ...     print(server.address)
     """
 
-    stream: Served
+    stream: ServedStream
     host: str = "127.0.0.1"
     port: int = 8765
     token: str = ""

@@ -13,7 +13,7 @@ from skyband.answers.answer import Row
 from skyband.engine.monitor import Monitor
 from skyband.queries.query import Query
 from skyband.remote.remote import Remote
-from skyband.serve.streams import SPENT, UNREAD, Look, Numbers, Running, Standing
+from skyband.serve.streams import SPENT, UNREAD, AnswerView, Running, StreamStats, StreamUpdate
 from skyband.spark.control import Control
 from skyband.spark.handle import Handle
 from skyband.times import Moment, moment_of
@@ -25,7 +25,7 @@ MOMENTS = ("window_start", "window_end", "time")
 
 
 class Recorder:
-    """A sink that keeps the answers of all windows for the next look; the checkpoint shows only the last of each query.
+    """A sink that keeps the answers of all windows for the next poll; the checkpoint shows only the last of each query.
 
     For a stream in this process; it may be given to `skyband.spark.start`.
     """
@@ -60,6 +60,7 @@ class SparkStream:
         self.pause, self.resume, self.explain = control.pause, control.resume, control.explain
         self._plain = self.source.is_plain(self.schema)
         self._rows, self._counted = 0, -1
+        self._durations: list[float] = []
         self._before: tuple[object, ...] = ()
 
     def plan(self, *queries: Query) -> str:
@@ -68,7 +69,7 @@ class SparkStream:
         nobody = dict.fromkeys(self.services, Remote(lambda _: {}))  # for a plan, none need be asked
         return Monitor(queries, algorithm=self.algorithm, services=nobody).explain()
 
-    def look(self) -> Look | None:
+    def poll(self) -> StreamUpdate | None:
         """Return what is new; None where nothing is."""
         self._count()
         now = (self.control.checkpoint.version(), self._running(), self._rows)
@@ -76,7 +77,8 @@ class SparkStream:
             return None
         self._before = now
         queries, status = self.control.queries, self.control.checkpoint.status()
-        return Look(queries, self._answers(queries), self._numbers(status))
+        durations, self._durations = self._durations, []
+        return StreamUpdate(queries, self._answers(queries), self._numbers(status), durations)
 
     def close(self) -> None:
         """Stop the stream if it runs in this process."""
@@ -96,14 +98,15 @@ class SparkStream:
         return "ended" if self.control.exception() is None else "failed"
 
     def _count(self) -> None:
-        """Add up how many rows Spark has read, each once."""
+        """Add up how many rows Spark has read, each once, and note how long its batches took."""
         if isinstance(self.control, Handle):
             for entry in self.control.recentProgress:
                 if entry["skyband"] and entry["batchId"] > self._counted:
                     self._rows += entry["numInputRows"] // entry["skyband"].get("passes", 1)
+                    self._durations.append(entry["durationMs"]["triggerExecution"] / 1_000)
                     self._counted = entry["batchId"]
 
-    def _answers(self, queries: Sequence[dict[str, Any]]) -> list[Standing]:
+    def _answers(self, queries: Sequence[dict[str, Any]]) -> list[AnswerView]:
         """Return the answers of all windows where they were recorded, then the latest of each query."""
         given = {entry["name"]: entry["query"] for entry in queries}
         found = []
@@ -120,15 +123,15 @@ class SparkStream:
                 ranked = [_row(row, entry["query"]) for row in listed]
                 open_ = any(row.get("provisional") for row in listed)
                 found.append(
-                    Standing(entry["name"], start, end, ranked, window["exact"], window["why"], open_, _spent(listed))
+                    AnswerView(entry["name"], start, end, ranked, window["exact"], window["why"], open_, _spent(listed))
                 )
         return found
 
-    def _numbers(self, status: dict[str, Any]) -> Numbers:
+    def _numbers(self, status: dict[str, Any]) -> StreamStats:
         progress, totals = status.get("progress", [{}]), status.get("totals", {})
         last = progress[-1] if progress else {}
         mark = last.get("watermark")
-        return Numbers(
+        return StreamStats(
             self._running(), status.get("batch", -1), self._rows if isinstance(self.control, Handle) else None,
             totals.get("late", 0), totals.get("partlyLate", 0), totals.get("rejected", 0),
             last.get("kept") or 0, last.get("bound") or 0, mark and _moment(mark), self.control.checkpoint.shown_at(),
@@ -152,7 +155,7 @@ def _times(table: pa.Table) -> list[str]:
     return [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
 
 
-def _by_window(listed: Sequence[dict[str, Any]], given: dict[str, dict[str, Any]]) -> list[Standing]:
+def _by_window(listed: Sequence[dict[str, Any]], given: dict[str, dict[str, Any]]) -> list[AnswerView]:
     """Return the answers in a sink's table; of changes, the checkpoint has the latest answer as a whole."""
     windows: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     whole = {name for name, query in given.items() if query.get("emit", "final") in ("final", "early")}
@@ -161,7 +164,7 @@ def _by_window(listed: Sequence[dict[str, Any]], given: dict[str, dict[str, Any]
             key = (row["query"], row["window_start"], row["window_end"], row["provisional"])
             windows.setdefault(key, []).append(row)
     return [
-        Standing(
+        AnswerView(
             name, start, end, [_row(row, given[name]) for row in rows], rows[0]["exact"], rows[0]["why"], provisional,
             _spent(rows),
         )

@@ -15,10 +15,11 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from skyband.answers.answer import Row
-from skyband.answers.changes import difference, moves, seat
+from skyband.answers.changes import seat
+from skyband.answers.standings import Moves, Standing
 from skyband.queries.query import Query
 from skyband.serve.feed import Feed
-from skyband.serve.streams import Look, Numbers, Standing
+from skyband.serve.streams import AnswerView, StreamStats, StreamUpdate
 from skyband.serve.vitals import Vitals
 
 MOST_ANSWERS = 200  # of a query that are remembered
@@ -36,57 +37,53 @@ class Board:
     entry: dict[str, Any]
     answers: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=MOST_ANSWERS))
     thresholds: deque[tuple[Any, Any]] = field(default_factory=lambda: deque(maxlen=THRESHOLDS))
-    last: Standing | None = None
-    ranked: Sequence[Row] = ()
-    """The rows of the answer before: what moves are measured against."""
-    by_id: bool = field(init=False)
+    last: AnswerView | None = None
+    standing: Standing = field(init=False)
 
     def __post_init__(self) -> None:
-        self.by_id = Query.from_dict(self.entry["query"]).ranks_ids
+        self.standing = Standing(Query.from_dict(self.entry["query"]).ranks_ids)
 
-    def take(self, standing: Standing) -> dict[str, Any] | None:
+    def take(self, answer: AnswerView) -> dict[str, Any] | None:
         """Remember an answer; return it for JSON, or None where it is no news."""
         last = self.last
-        if last is not None and not _newer(standing, last):
+        if last is not None and not _newer(answer, last):
             return None
-        if last is not None and standing.end != last.end:
-            self.ranked = last.rows
-        shown = self._shown(standing)
-        if last is not None and last.end == standing.end and self.answers:
+        if last is not None and last.end == answer.end and self.answers:
             self.answers.pop()
             self.thresholds.pop()
+        shown = self._shown(answer)
         self.answers.append(shown)
         self.thresholds.append((shown["end"], shown["threshold"]))
-        self.last = standing
-        while len(self.answers) > 1 and sum(len(answer["rows"]) for answer in self.answers) > MOST_ROWS:
+        self.last = answer
+        while len(self.answers) > 1 and sum(len(one["rows"]) for one in self.answers) > MOST_ROWS:
             self.answers.popleft()
         return shown
 
-    def _shown(self, standing: Standing) -> dict[str, Any]:
+    def _shown(self, answer: AnswerView) -> dict[str, Any]:
         query = self.entry["query"]
-        moved = moves(difference(self.ranked, standing.rows, by_id=self.by_id))
-        full = query["k"] != "all" and len(standing.rows) >= query["k"] and "partition_by" not in query
+        moves = self.standing.update(answer.rows, answer.end)
+        full = query["k"] != "all" and len(answer.rows) >= query["k"] and "partition_by" not in query
         return {
-            "query": standing.query,
-            "start": plain(standing.start),
-            "end": plain(standing.end),
-            "exact": standing.exact,
-            "why": standing.why,
-            "provisional": standing.provisional,
-            "threshold": plain(standing.rows[-1].score) if full else None,
-            **({"spent": standing.spent} if standing.spent is not None else {}),
-            "rows": [_row(row, moved, joined="join" in query) for row in standing.rows],
+            "query": answer.query,
+            "start": plain(answer.start),
+            "end": plain(answer.end),
+            "exact": answer.exact,
+            "why": answer.why,
+            "provisional": answer.provisional,
+            "threshold": plain(answer.rows[-1].score) if full else None,
+            **({"spent": answer.spent} if answer.spent is not None else {}),
+            "rows": [_row(row, moves, joined="join" in query) for row in answer.rows],
         }
 
 
-def _newer(standing: Standing, last: Standing) -> bool:
+def _newer(answer: AnswerView, last: AnswerView) -> bool:
     """Tell whether an answer replaces or follows another; of a window that is closed nothing new can come."""
-    if type(standing.end) is not type(last.end):
+    if type(answer.end) is not type(last.end):
         return True
-    return standing.end > last.end or (standing.end == last.end and last.provisional)  # type: ignore[operator]
+    return answer.end > last.end or (answer.end == last.end and last.provisional)  # type: ignore[operator]
 
 
-def _row(row: Row, moved: dict[Any, int | None], *, joined: bool) -> dict[str, Any]:
+def _row(row: Row, moved: Moves, *, joined: bool) -> dict[str, Any]:
     was = moved.get(seat(row), row.rank)
     shown = {"rank": row.rank, "was": was, "id": plain(row.id), "score": plain(row.score), "time": plain(row.time)}
     if row.rank is None:
@@ -145,23 +142,23 @@ class Standings:
         self.vitals = Vitals(clock)
         self.answers = 0
         self.spent = dict.fromkeys(("refreshes", "failures"), 0)
-        self._latest: Numbers | None = None
+        self._latest: StreamStats | None = None
 
-    async def take(self, look: Look) -> None:
+    async def take(self, update: StreamUpdate) -> None:
         """Take over what is new; of much, readers get a part at a time, or their queues would overflow."""
-        self._queries(look.queries)
-        for number, standing in enumerate(look.answers, 1):
+        self._queries(update.queries)
+        for number, answer in enumerate(update.answers, 1):
             if number % PART == 0:
                 await asyncio.sleep(0)
-            board = self.boards.get(standing.query)
-            shown = board.take(standing) if board is not None else None
+            board = self.boards.get(answer.query)
+            shown = board.take(answer) if board is not None else None
             if shown is not None:
                 self.answers += 1
                 for name in self.spent:
-                    self.spent[name] += (standing.spent or {}).get(name, 0)
-                self.feed.publish("answer", brief(shown), standing.query)
-        self._latest = look.numbers
-        self.vitals.note(look.numbers)
+                    self.spent[name] += (answer.spent or {}).get(name, 0)
+                self.feed.publish("answer", brief(shown), answer.query)
+        self._latest = update.stats
+        self.vitals.note(update.stats)
         self.tell()
 
     def tell(self) -> None:
@@ -192,18 +189,9 @@ class Standings:
         return {
             "state": numbers.running,
             **self.vitals.shown(numbers),
-            "batch": numbers.batch,
-            "rows": numbers.rows,
-            "late": numbers.late,
-            "partly_late": numbers.partly_late,
-            "rejected": numbers.rejected,
-            "ahead": numbers.ahead,
-            "degraded": numbers.degraded,
-            "kept": numbers.kept,
-            "bound": numbers.bound,
+            **{name: plain(value) for name, value in vars(numbers).items() if name != "running"},
             "answers": self.answers,
             "refreshes": self._refreshes(),
-            "watermark": plain(numbers.watermark),
             "last_batch": _moment(numbers.last_batch),
             "sign_of_life": _moment(numbers.sign_of_life),
         }

@@ -16,13 +16,13 @@ from skyband.events.batch import StreamColumns
 from skyband.queries.query import Query
 from skyband.times import Moment
 
-UNREAD = 1_000  # answers that wait for a look, at most
+UNREAD = 1_000  # answers that wait for a poll, at most
 SPENT = ("refreshes", "failures", "stale")
 Running = Literal["running", "ended", "failed", "elsewhere", "gone"]
 
 
 @dataclass(frozen=True)
-class Standing:
+class AnswerView:
     """One answer, as rows."""
 
     query: str
@@ -37,7 +37,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Numbers:
+class StreamStats:
     """How a stream does. `rows` is None where only the process that runs the stream knows it."""
 
     running: Running
@@ -60,15 +60,17 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Look:
-    """What is new: all queries as they stand now, and the answers since the last look, oldest first."""
+class StreamUpdate:
+    """What is new: all queries as they stand now, and the answers and batches since the last update, oldest first."""
 
     queries: Sequence[dict[str, Any]]
-    answers: Sequence[Standing]
-    numbers: Numbers
+    answers: Sequence[AnswerView]
+    stats: StreamStats
+    durations: Sequence[float] = ()
+    """Seconds that each new batch took, where that is known."""
 
 
-class Served(Protocol):
+class ServedStream(Protocol):
     """A stream that can be served."""
 
     engine: str
@@ -104,7 +106,7 @@ class Served(Protocol):
     def explain(self) -> str:
         """Say which queries share what."""
 
-    def look(self) -> Look | None:
+    def poll(self) -> StreamUpdate | None:
         """Return what is new; None where nothing is."""
 
     def close(self) -> None:

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from skyband.serve.streams import Numbers
+from skyband.serve.streams import StreamStats
 from skyband.times import Moment
 
 QUIET = 10.0  # seconds without an event that are worth a word
-UNSEEN = 30.0  # seconds in which no look at the stream succeeded, after which it is gone
+UNSEEN = 30.0  # seconds in which the stream could not be read, after which it is gone
 LONGEST = 60.0
 Health = Literal["live", "quiet", "ended", "failed", "gone"]
 WELL = frozenset({"live", "quiet"})
@@ -38,7 +38,7 @@ class Vitals:
         self._gap = 0.0
         self._before: tuple[object, ...] | None = None
 
-    def note(self, numbers: Numbers) -> None:
+    def note(self, numbers: StreamStats) -> None:
         """Take in how the stream does now; the time of events is this clock's, since other machines have others."""
         now = self.clock()
         news = (numbers.last_batch,) if numbers.rows is None else (numbers.rows,)
@@ -52,7 +52,7 @@ class Vitals:
             self.speed.note(now, numbers.rows)
 
     def saw(self, well: bool) -> None:
-        """Note whether someone could look at the stream."""
+        """Note whether the stream could be read."""
         self._unseen = None if well else self._unseen or self.clock()
 
     @property
@@ -65,7 +65,7 @@ class Vitals:
         """Whether events should have come by now, as often as they did before."""
         return self.silence >= max(QUIET, min(2 * self._gap, LONGEST))
 
-    def health(self, numbers: Numbers) -> tuple[Health, str]:
+    def health(self, numbers: StreamStats) -> tuple[Health, str]:
         """Return how the stream is, in one word and in a sentence."""
         now = self.clock()
         if numbers.running == "failed":
@@ -83,7 +83,7 @@ class Vitals:
             return ("live", "a batch is under way") if self.busy else ("quiet", f"no events for {span(self.silence)}")
         return "live", "live, in another process" if numbers.running == "elsewhere" else "live"
 
-    def shown(self, numbers: Numbers) -> dict[str, Any]:
+    def shown(self, numbers: StreamStats) -> dict[str, Any]:
         """Return what the clock has changed, for JSON."""
         now = self.clock()
         health, says = self.health(numbers)

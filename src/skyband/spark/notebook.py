@@ -9,7 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from skyband.answers.answer import Row
-from skyband.answers.changes import difference, moves, seat
+from skyband.answers.standings import Standing
 from skyband.errors import QueryError
 from skyband.queries.query import Query
 
@@ -22,9 +22,6 @@ _STYLE = {
     "number": "padding: 1px 8px; text-align: right",
     "bar": "height: 0.6em; min-width: 1px; background: #e8590c; border-radius: 3px",
 }
-
-
-Moves = dict[tuple[Any, int | str], int | None]
 
 
 class Board:
@@ -46,11 +43,10 @@ class Board:
         if unknown := [name for name in names if name not in known]:
             msg = f"there is no query {unknown[0]!r}; there are {', '.join(map(repr, known)) or 'none'}"
             raise QueryError(msg)
-        self._before: dict[str, tuple[str, Sequence[Row]]] = {}
-        self._moves: dict[str, Moves] = {}
+        self._standings: dict[str, Standing] = {}
 
-    def look(self) -> list[tuple[dict[str, Any], list[Row], Moves]]:
-        """Return each query's entry, its latest rows, and the ranks that those which moved had before."""
+    def look(self) -> list[tuple[dict[str, Any], list[Row], Standing]]:
+        """Return each query's entry, its first rows, and how it stands."""
         table, found = self.control.answers(), []
         listed: dict[str, list[Row]] = {}
         for row in table.to_pylist():
@@ -61,11 +57,10 @@ class Board:
             if self.names and name not in self.names:
                 continue
             rows = listed.get(name, []) if entry.get("latest", {}).get("rows") else []
-            until, before = self._before.get(name, ("", ()))
-            if end != until:
-                self._moves[name] = moves(difference(before, rows, by_id=Query.from_dict(entry["query"]).ranks_ids))
-                self._before[name] = (end, rows)
-            found.append((entry, rows[: self.most], self._moves.get(name, {})))
+            if name not in self._standings:
+                self._standings[name] = Standing(Query.from_dict(entry["query"]).ranks_ids)
+            self._standings[name].update(rows, end)
+            found.append((entry, rows[: self.most], self._standings[name]))
         return found
 
     def html(self) -> str:
@@ -90,16 +85,7 @@ def _rank(row: Row) -> str:
     return "" if row.rank is None else str(row.rank)
 
 
-def _move(row: Row, moved: Moves) -> str:
-    if seat(row) not in moved:
-        return ""
-    was = moved[seat(row)]
-    if was is None or row.rank is None:
-        return "new"
-    return f"▲{was - row.rank}" if was > row.rank else f"▼{row.rank - was}"
-
-
-def _html(entry: dict[str, Any], rows: Sequence[Row], moved: Moves) -> str:
+def _html(entry: dict[str, Any], rows: Sequence[Row], standing: Standing) -> str:
     most = max((abs(row.score) for row in rows), default=0.0)
     lines = []
     for row in rows:
@@ -108,7 +94,7 @@ def _html(entry: dict[str, Any], rows: Sequence[Row], moved: Moves) -> str:
         bar = f'<div style="{_STYLE["bar"]}; width: {5 * share:.2f}em"></div>'
         lines.append(
             f'<tr>{group}<td style="{_STYLE["number"]}">{_rank(row)}</td>'
-            f'<td style="{_STYLE["cell"]}">{_move(row, moved)}</td>'
+            f'<td style="{_STYLE["cell"]}">{standing.movement(row)}</td>'
             f'<td style="{_STYLE["cell"]}"><b>{escape(str(row.id))}</b></td>'
             f'<td style="{_STYLE["number"]}">{row.score:,.6g}</td><td style="{_STYLE["cell"]}">{bar}</td></tr>'
         )
@@ -116,11 +102,11 @@ def _html(entry: dict[str, Any], rows: Sequence[Row], moved: Moves) -> str:
     return f'<table style="{_STYLE["table"]}">{caption}{"".join(lines)}</table>'
 
 
-def _text(entry: dict[str, Any], rows: Sequence[Row], moved: Moves) -> str:
+def _text(entry: dict[str, Any], rows: Sequence[Row], standing: Standing) -> str:
     lines = [_title(entry)]
     for row in rows:
         group = "" if row.partition is None else f"{row.partition!s:8} "
-        lines.append(f"  {group}{_rank(row):>3} {_move(row, moved):4} {row.id!s:20} {row.score:>14,.6g}")
+        lines.append(f"  {group}{_rank(row):>3} {standing.movement(row):4} {row.id!s:20} {row.score:>14,.6g}")
     return "\n".join(lines)
 
 

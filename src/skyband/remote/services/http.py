@@ -11,7 +11,7 @@ from skyband.remote.services.base import Id, ServiceError, matched
 from skyband.remote.services.web import Web
 
 if TYPE_CHECKING:
-    from httpx import Client
+    from httpx2 import Client
 
 Path = tuple[str, ...]
 _ABSENT = object()

@@ -18,7 +18,7 @@ from skyband.remote.services.base import Id, ServiceError, matched
 from skyband.remote.services.web import Web
 
 if TYPE_CHECKING:
-    from httpx import Client
+    from httpx2 import Client
 
 _VARIABLE = re.compile(r"\?[A-Za-z_][A-Za-z0-9_]*")
 _NO_IRI = re.compile(r"[\x00-\x20<>\"{}|^`\\\ud800-\udfff]")

@@ -1,4 +1,4 @@
-"""One request over HTTP, by httpx: bounded in time and in size, with statuses turned into failures of their kind."""
+"""One request over HTTP, by httpx2: bounded in time and in size, with statuses turned into failures of their kind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from skyband.errors import InputError
 from skyband.remote.services.base import ServiceError, ServiceTimeout
 
 if TYPE_CHECKING:
-    from httpx import Client, Response
+    from httpx2 import Client, Response
 
 LARGEST_REPLY = 64 * 2**20
 """How many bytes of a reply are read, unpacked; a longer one is a failure."""
@@ -29,13 +29,13 @@ class Web:
     headers
         Sent with every request, such as credentials.
     client
-        An `httpx.Client` of your own, for proxies or certificates.
+        An `httpx2.Client` of your own, for proxies or certificates.
     """
 
     def __init__(self, headers: Mapping[str, str] | None, client: Client | None) -> None:
         self._headers = dict(headers or {})
         self._own = client is None
-        self._client = _httpx().Client() if client is None else client
+        self._client = _httpx2().Client() if client is None else client
 
     def __reduce__(self) -> Any:
         """Carry it elsewhere: connections are opened anew there."""
@@ -48,7 +48,7 @@ class Web:
 
     def ask(self, method: str, url: str, *, timeout: float, **request: Any) -> tuple[int, Any]:
         """Make one request; return the status, 2xx or 404, and the JSON that came (None for a 404)."""
-        httpx = _httpx()
+        httpx2 = _httpx2()
         until = time.monotonic() + timeout
         headers = self._headers | request.pop("headers", {})
         try:
@@ -57,10 +57,10 @@ class Web:
                     return 404, None
                 _check_status(response)
                 return response.status_code, _json(_body(response, until))
-        except httpx.TimeoutException as error:
+        except httpx2.TimeoutException as error:
             msg = f"no answer within {timeout:g} seconds"
             raise ServiceTimeout(msg) from error
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
             msg = f"the request failed: {type(error).__name__}"  # its text may hold the URL, and that a secret
             raise ServiceError(msg) from error
 
@@ -113,10 +113,10 @@ def _json(body: bytes) -> Any:
         raise ServiceError(msg) from error
 
 
-def _httpx() -> Any:
+def _httpx2() -> Any:
     try:
-        import httpx
+        import httpx2
     except ImportError:
-        msg = "services over HTTP need httpx, which is missing; install it: pip install 'skyband[remote]'"
+        msg = "services over HTTP need httpx2, which is missing; install it: pip install 'skyband[remote]'"
         raise InputError(msg) from None
-    return httpx
+    return httpx2
