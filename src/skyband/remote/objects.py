@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -143,61 +144,119 @@ class Arrivals:
         return merits(score, order, self.stream, self.value)
 
 
-class ObjectStore(Protocol):
-    """Where the objects of the coming windows are kept: all of them, or those that matter."""
-
-    current: int | None
-    whole: bool
-    """Whether all objects of the windows are kept, also those without a remote value."""
-    event_order: str | None
-    """The order of scores where each object is one event, see `JoinedObject.replaces`."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether no object of the current window that has a remote value was left out."""
-
-    def arrive(self, arrivals: Arrivals) -> None:
-        """Take in events of the stream."""
-
-    def change(self, values: dict[Id, float]) -> None:
-        """Take in remote values, by remote id; NaN where there is none any more."""
-
-    def held(self) -> list[JoinedObject]:
-        """Return the objects of the current window that may be refreshed, the best first."""
-
-    def listed(self, depth: int) -> list[JoinedObject]:
-        """Return those in the Super-MTK+N list: the best of the current window and of each later one, so many."""
-
-    def best(self, k: int) -> list[JoinedObject]:
-        """Return the best k of the current window."""
-
-    def go_to(self, window: int) -> None:
-        """Leave the windows before this one behind."""
-
-    def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
-        """Return everything as plain values and tables, detached from the live state."""
-
-    def load(self, state: tuple[dict[str, Any], dict[str, pa.Table]]) -> None:
-        """Take over what `state` returned, with the same parameters as before."""
-
-
-class FullWindow:
-    """All objects of the coming windows, each with its latest event: for sets, and policies that refresh any of them.
-
-    It has the interface of the Super-MTK+N list (`skyband.remote.topkn`) and keeps everything: exact as far as remote
-    values are known, at the price of the whole window.
+class ObjectStore(ABC):
+    """Where the objects of the coming windows are kept: all of them, or those that matter.
 
     Parameters
     ----------
     size, slide, offset
         Of the windows.
     score
-        The joined score of the stream's score and the remote value, as columns.
+        The joined score of the stream's score and the remote value, as columns; monotone in both.
     order
         ``"desc"``: larger scores are better; ``"asc"``: smaller ones.
     one_event
         Whether each object is one event of its id, so that of two events at the same time the better one counts, and
         not what an id has come to by now, where the last word counts.
+    """
+
+    whole: ClassVar[bool]
+    """Whether all objects of the windows are kept, also those without a remote value."""
+
+    def __init__(
+        self, *, size: int, slide: int, score: Score, offset: int = 0, order: str = "desc", one_event: bool = False
+    ) -> None:
+        self.windows = WindowGrid(size, slide, offset)
+        self.score, self.order, self.event_order = score, order, order if one_event else None
+        self.current: int | None = None
+        self.late = self.rejected = 0
+        self._ahead: list[Arrivals] = []  # events of later windows only, which would replace those of the current one
+
+    @property
+    @abstractmethod
+    def complete(self) -> bool:
+        """Whether no object of the current window that has a remote value was left out."""
+
+    def arrive(self, arrivals: Arrivals) -> None:
+        """Take in events; of each id the latest counts. One without a score takes away what its id was before."""
+        good = ~np.isnan(arrivals.stream)
+        if not good.all():
+            self.rejected += int((~good).sum())
+            self._take_away(arrivals[np.flatnonzero(~good)])
+            arrivals = arrivals[np.flatnonzero(good)]
+        if not len(arrivals):
+            return
+        if self.current is None:
+            self.current = self.windows.first_of(int(arrivals.time.min()))
+        late = self.windows.last_of(arrivals.time) < self.current
+        ahead = self.windows.first_of(arrivals.time) > self.current
+        self.late += int(late.sum())
+        if ahead.any():
+            self._ahead.append(arrivals[np.flatnonzero(ahead)])
+        now = arrivals[np.flatnonzero(~late & ~ahead)]
+        self._take(now[now.latest()])
+
+    @abstractmethod
+    def _take_away(self, arrivals: Arrivals) -> None:
+        """Drop the objects of events without a score, which are not older."""
+
+    @abstractmethod
+    def _take(self, arrivals: Arrivals) -> None:
+        """Take in events of the current window, one of each id."""
+
+    def change(self, values: dict[Id, float]) -> None:
+        """Take in changed remote values, by remote id, as new arrivals with new scores; NaN: there is none any more."""
+        self._ahead = [arrivals.changed(values) for arrivals in self._ahead]
+        self._change(values)
+
+    @abstractmethod
+    def _change(self, values: dict[Id, float]) -> None:
+        """Take in changed remote values of the objects that are kept."""
+
+    @abstractmethod
+    def held(self) -> list[JoinedObject]:
+        """Return the objects of the current window that may be refreshed, the best first."""
+
+    @abstractmethod
+    def listed(self, depth: int) -> list[JoinedObject]:
+        """Return those in the Super-MTK+N list: the best of the current window and of each later one, so many."""
+
+    @abstractmethod
+    def best(self, k: int) -> list[JoinedObject]:
+        """Return the best k of the current window."""
+
+    def go_to(self, window: int) -> None:
+        """Leave the windows before this one behind, and take in what waited for it."""
+        if self.current is not None and window < self.current:
+            msg = f"window {window} has passed: window {self.current} is next; windows are answered in order"
+            raise QueryError(msg)
+        self._leave(window)
+        self.current = window
+        waiting, self._ahead = self._ahead, []
+        for arrivals in waiting:
+            self.arrive(arrivals)
+
+    @abstractmethod
+    def _leave(self, window: int) -> None:
+        """Drop what only windows before this one have."""
+
+    def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+        """Return everything as plain values and tables, detached from the live state."""
+        tables = {"ahead": pa.concat_tables([part.as_table() for part in self._ahead])} if self._ahead else {}
+        return {"current": self.current, "counts": [self.late, self.rejected]}, tables
+
+    def load(self, state: tuple[dict[str, Any], dict[str, pa.Table]]) -> None:
+        """Take over what `state` returned, with the same parameters as before."""
+        meta, tables = state
+        self.current, (self.late, self.rejected, *_) = meta["current"], meta["counts"]
+        self._ahead = [Arrivals.from_table(tables["ahead"])] if "ahead" in tables else []
+
+
+class FullWindow(ObjectStore):
+    """All objects of the coming windows, each with its latest event: for sets, and policies that refresh any of them.
+
+    It has the interface of the Super-MTK+N list (`skyband.remote.topkn`) and keeps everything: exact as far as remote
+    values are known, at the price of the whole window.
 
     Examples
     --------
@@ -211,50 +270,26 @@ class FullWindow:
     ['b']
     """
 
-    def __init__(
-        self,
-        *,
-        size: int,
-        slide: int,
-        score: Score,
-        offset: int = 0,
-        order: str = "desc",
-        one_event: bool = False,
-    ) -> None:
-        self.windows = WindowGrid(size, slide, offset)
-        self.complete = self.whole = True
-        self.score, self.order, self.event_order = score, order, order if one_event else None
-        self.current: int | None = None
-        self.late = self.rejected = 0
+    whole = True
+    complete = True
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self._objects: dict[Id, JoinedObject] = {}
         self._of: dict[Id, set[Id]] = {}  # by remote id
         self._leaving: dict[int, list[Id]] = {}
-        self._ahead: list[Arrivals] = []
         self._ranked: list[JoinedObject] | None = None  # until something changes
 
-    def arrive(self, arrivals: Arrivals) -> None:
-        """Take in events; of each id the latest counts. One without a score takes away what its id was before."""
-        good = ~np.isnan(arrivals.stream)
-        self.rejected += int((~good).sum())
-        for row in np.flatnonzero(~good).tolist():
-            before = self._objects.get(arrivals.id[row])
-            if before is not None and arrivals.time[row] >= before.time:
-                self._drop(before.id)
+    def _take_away(self, arrivals: Arrivals) -> None:
+        for name, time in zip(arrivals.id, arrivals.time.tolist(), strict=True):
+            if name in self._objects and time >= self._objects[name].time:
+                self._drop(name)
                 self._ranked = None
-        if not good.any():
-            return
-        if self.current is None:
-            self.current = self.windows.first_of(int(arrivals.time[good].min()))
-        late = good & (self.windows.last_of(arrivals.time) < self.current)
-        ahead = good & (self.windows.first_of(arrivals.time) > self.current)
-        self.late += int(late.sum())
-        if ahead.any():  # they would take the place of events that are in the current window
-            self._ahead.append(arrivals[np.flatnonzero(ahead)])
-        now = arrivals[np.flatnonzero(good & ~late & ~ahead)]
-        now = now[now.latest()]
-        merit = now.joined(self.score, self.order)
+
+    def _take(self, arrivals: Arrivals) -> None:
+        merit = arrivals.joined(self.score, self.order)
         self._ranked = None
-        for one in now.objects(merit, self.windows):
+        for one in arrivals.objects(merit, self.windows):
             if one.id not in self._objects or one.replaces(self._objects[one.id], self.event_order):
                 self._put(one)
 
@@ -271,9 +306,7 @@ class FullWindow:
             if not self._of[one.remote]:
                 del self._of[one.remote]
 
-    def change(self, values: dict[Id, float]) -> None:
-        """Take in changed remote values, by remote id; NaN where there is none."""
-        self._ahead = [arrivals.changed(values) for arrivals in self._ahead]
+    def _change(self, values: dict[Id, float]) -> None:
         changed = [self._objects[name] for remote in values for name in self._of.get(remote, ())]
         stream = np.array([one.stream for one in changed], np.float64)
         value = np.array([values[one.remote] for one in changed], np.float64)
@@ -305,36 +338,23 @@ class FullWindow:
         """Return the best of the current window."""
         return [one for one in self.held()[:k] if is_number(one.merit)]
 
-    def go_to(self, window: int) -> None:
-        """Leave the windows before this one behind, and take in what waited for it."""
-        if self.current is not None and window < self.current:
-            msg = f"window {window} has passed: window {self.current} is next; windows are answered in order"
-            raise QueryError(msg)
+    def _leave(self, window: int) -> None:
         for end in [end for end in self._leaving if end < window]:
             for name in self._leaving.pop(end):
                 if name in self._objects and self._objects[name].end < window:
                     self._drop(name)
-        self.current, self._ranked = window, None
-        waiting, self._ahead = self._ahead, []
-        for arrivals in waiting:
-            self.arrive(arrivals)
+        self._ranked = None
 
     def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         """Return everything as plain values and tables, detached from the live state."""
-        ahead = [part.as_table() for part in self._ahead]
-        tables = {"objects": as_table(list(self._objects.values()))}
-        if ahead:
-            tables["ahead"] = pa.concat_tables(ahead)
-        return {"current": self.current, "counts": [self.late, self.rejected]}, tables
+        meta, tables = super().state()
+        return meta, {"objects": as_table(list(self._objects.values())), **tables}
 
     def load(self, state: tuple[dict[str, Any], dict[str, pa.Table]]) -> None:
         """Take over what `state` returned, with the same parameters as before."""
-        meta, tables = state
-        self.current, (self.late, self.rejected) = meta["current"], meta["counts"]
-        for one in as_objects(tables["objects"]):
+        super().load(state)
+        for one in as_objects(state[1]["objects"]):
             self._put(one)
-        if "ahead" in tables:
-            self._ahead = [Arrivals.from_table(tables["ahead"])]
 
 
 def plain_ids(ids: Ids) -> list[Id]:

@@ -46,15 +46,14 @@ import pyarrow as pa
 
 from skyband.errors import QueryError
 from skyband.order import FloatArray, IntArray
-from skyband.remote.objects import Arrivals, JoinedObject, Rank, Score, as_objects, as_table, is_number, merits
+from skyband.remote.objects import Arrivals, JoinedObject, ObjectStore, Rank, as_objects, as_table, is_number, merits
 from skyband.remote.services.base import Id
-from skyband.windows import WindowGrid
 
 Outside = Literal["bound", "ignore"]
 _NOTHING: Rank = (math.inf, 0, 0)
 
 
-class TopkN:
+class TopkN(ObjectStore):
     """The Super-MTK+N list.
 
     Parameters
@@ -63,35 +62,23 @@ class TopkN:
         How many objects an answer has.
     n
         How many more are kept per window, for changes.
-    size, slide, offset
-        Of the windows.
-    score
-        The joined score of the stream's score and the remote value, as columns; monotone in both.
-    order
-        ``"desc"``: larger scores are better; ``"asc"``: smaller ones.
     outside
         Of changed objects that are not in the list: ``"bound"`` remembers which ids are in the window, and gives them
         the least score that they can have; ``"ignore"`` needs no memory for them.
-    one_event
-        Whether each object is one event of its id, so that of two events at the same time the better one counts, and
-        not what an id has come to by now, where the last word counts.
+    options
+        Windows, score and order: see `skyband.remote.objects.ObjectStore`.
     """
 
-    def __init__(
-        self, *, k: int, n: int, size: int, slide: int, score: Score, offset: int = 0, order: str = "desc",
-        outside: Outside = "bound", one_event: bool = False,
-    ) -> None:  # fmt: skip
+    whole = False
+
+    def __init__(self, *, k: int, n: int, outside: Outside = "bound", **options: Any) -> None:
         if k < 1 or n < 0:
             msg = f"k is {k} and n is {n}; an answer has at least one row: give k >= 1 and n >= 0"
             raise QueryError(msg)
-        self.k, self.n, self.depth = k, n, k + n
-        self.windows = WindowGrid(size, slide, offset)
-        self.score, self.order, self.outside = score, order, outside
-        self.event_order = order if one_event else None
-        self.current: int | None = None
-        self.whole = False
+        super().__init__(**options)
+        self.k, self.n, self.depth, self.outside = k, n, k + n, outside
         self.list: list[JoinedObject] = []
-        self.late = self.rejected = self.ignored = 0
+        self.ignored = 0
         self._ranks: list[Rank] = []  # of the list: what bisect looks at
         self._listed: dict[Id, JoinedObject] = {}
         self._members: dict[int, int] = {}  # of each window
@@ -101,31 +88,9 @@ class TopkN:
         self._seen: dict[Id, dict[Id, int]] = {}  # by remote id: the objects of the window and their times
         self._remote: dict[Id, Id] = {}  # of the objects of the window
         self._leaving: dict[int, list[tuple[Id, Id]]] = {}
-        self._ahead: list[Arrivals] = []
         self._doubtful_to = -(2**62)
 
     # Arrivals.
-
-    def arrive(self, arrivals: Arrivals) -> None:
-        """Take in events; of each id the latest counts, and takes the place of an earlier one, also without a score."""
-        good = ~np.isnan(arrivals.stream)
-        if not good.all():
-            self.rejected += int((~good).sum())
-            self._take_away(arrivals[np.flatnonzero(~good)])
-            arrivals = arrivals[np.flatnonzero(good)]
-        if not len(arrivals):
-            return
-        if self.current is None:
-            self.current = self.windows.first_of(int(arrivals.time.min()))
-        late = self.windows.last_of(arrivals.time) < self.current
-        ahead = self.windows.first_of(arrivals.time) > self.current
-        self.late += int(late.sum())
-        if ahead.any():
-            self._ahead.append(arrivals[np.flatnonzero(ahead)])
-        now = arrivals[np.flatnonzero(~late & ~ahead)]
-        now = now[now.latest()]
-        self._note(now)
-        self._take(now)
 
     def _take_away(self, arrivals: Arrivals) -> None:
         gone = {
@@ -163,6 +128,7 @@ class TopkN:
 
     def _take(self, arrivals: Arrivals) -> None:
         """Replace the objects that are in the list already, then insert the others, the best first."""
+        self._note(arrivals)
         merit = arrivals.joined(self.score, self.order)
         old = np.array([name in self._listed for name in arrivals.id], bool)
         known = arrivals.objects(merit, self.windows, np.flatnonzero(old))
@@ -238,9 +204,7 @@ class TopkN:
 
     # Changes.
 
-    def change(self, values: dict[Id, float]) -> None:
-        """Take in changed remote values, by remote id, as new arrivals with new scores; NaN: there is none any more."""
-        self._ahead = [arrivals.changed(values) for arrivals in self._ahead]
+    def _change(self, values: dict[Id, float]) -> None:
         changed = [one for one in self.list if one.remote in values]
         stream = np.array([one.stream for one in changed], np.float64)
         value = np.array([values[one.remote] for one in changed], np.float64)
@@ -355,24 +319,17 @@ class TopkN:
 
     # Time.
 
-    def go_to(self, window: int) -> None:
-        """Leave the windows before this one behind (PurgeExpiredWindow), and take in what waited for it."""
-        if self.current is not None and window < self.current:
-            msg = f"window {window} has passed: window {self.current} is next; windows are answered in order"
-            raise QueryError(msg)
-        for past in range(window if self.current is None else self.current, window):
+    def _leave(self, window: int) -> None:
+        """Purge the windows before this one (PurgeExpiredWindow)."""
+        if self.current is None or window == self.current:
+            return
+        for past in range(self.current, window):
             self._purge(past)
-        if self.current is not None and window > self.current:
-            self.current = window
-            kept = [one for one in self.list if one.end >= window]
-            for one in kept:
-                one.start = max(one.start, window)
-            self.list, self._ranks = kept, [one.rank for one in kept]
-            self._listed = {one.id: one for one in kept}
-        self.current = window
-        waiting, self._ahead = self._ahead, []
-        for arrivals in waiting:
-            self.arrive(arrivals)
+        self.list = [one for one in self.list if one.end >= window]
+        for one in self.list:
+            one.start = max(one.start, window)
+        self._ranks = [one.rank for one in self.list]
+        self._listed = {one.id: one for one in self.list}
 
     def _purge(self, window: int) -> None:
         for of_windows in (self._members, self._last, self._lost, self._range):
@@ -399,29 +356,25 @@ class TopkN:
 
     def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         """Return everything as plain values and tables, detached from the live state."""
-        meta = {
-            "current": self.current, "counts": [self.late, self.rejected, self.ignored],
-            "doubtful_to": self._doubtful_to,
+        meta, tables = super().state()
+        meta |= {
+            "counts": [self.late, self.rejected, self.ignored], "doubtful_to": self._doubtful_to,
             "lost": [[window, *rank] for window, rank in self._lost.items()],
             "range": [[end, *both] for end, both in self._range.items()],
         }  # fmt: skip
         seen = [(remote, name, time) for remote, times in self._seen.items() for name, time in times.items()]
-        tables = {"list": as_table(self.list)}
-        if self._ahead:
-            tables["ahead"] = pa.concat_tables([part.as_table() for part in self._ahead])
+        tables["list"] = as_table(self.list)
         tables["seen"] = pa.table({name: [row[i] for row in seen] for i, name in enumerate(("remote", "id", "time"))})
         return meta, tables
 
     def load(self, state: tuple[dict[str, Any], dict[str, pa.Table]]) -> None:
         """Take over what `state` returned, with the same parameters as before."""
         meta, tables = state
-        self.current, self._doubtful_to = meta["current"], meta["doubtful_to"]
-        self.late, self.rejected, self.ignored = meta["counts"]
+        super().load(state)
+        self._doubtful_to, self.ignored = meta["doubtful_to"], meta["counts"][-1]
         self._lost = {window: tuple(rank) for window, *rank in meta["lost"]}
         self._range = {end: tuple(both) for end, *both in meta["range"]}
         for row in tables["seen"].to_pylist():
             self._see(row["remote"], row["id"], row["time"], self.windows.last_of(row["time"]))
-        if "ahead" in tables:
-            self._ahead = [Arrivals.from_table(tables["ahead"])]
         if self.current is not None:
             self._lay_out(as_objects(tables["list"]))
