@@ -15,7 +15,7 @@ from skyband.algorithms.mtops.top_list import TopList
 from tests.references import mtops
 from tests.references.objects import Object
 
-SEEDS = range(60)
+SEEDS = range(40)
 Answers = dict[tuple[str, int], list[int]]
 
 
