@@ -1,20 +1,20 @@
-"""The two sides of a joined query: what of its score and its condition is the stream's, what the remote side's.
+"""The decomposition of a joined query: which part of its score and condition is the stream's, which the service's.
 
-An aggregated query without a join is all stream.
+An aggregated query without a join has only the stream's part.
 
 A score such as ``100 * mentions + followers`` joined with the service `followers` has one part that only the stream
-knows, ``100 * mentions``. That part is worked out where events are, once; it and the remote value make the score,
-again whenever the remote value changes. Aggregates belong to the stream's side: then the part is worked out of them,
-once per id and window.
+knows, ``100 * mentions``. That part is computed once, where events are. It and the remote value make the score,
+again whenever the remote value changes. Aggregates belong to the stream's part, which is computed from them once per id
+and window.
 
 Examples
 --------
 >>> from skyband.expressions import parse
 >>> score = parse("100 * count(*) + ln(followers)", aggregates=True)
->>> sides = Decomposition.of("followers", score, parse("followers > 9 AND ok"))
->>> str(sides.part), [str(one) for one in sides.aggregates], str(sides.combine)
+>>> parts = Decomposition.of("followers", score, parse("followers > 9 AND ok"))
+>>> str(parts.part), [str(one) for one in parts.aggregates], str(parts.combine)
 ('100 * `count(*)`', ['count(*)'], '`the stream` + ln(followers)')
->>> str(sides.where), sides.condition
+>>> str(parts.where), parts.condition
 ('ok', Condition(sign='>', threshold=9.0))
 """
 
@@ -35,7 +35,7 @@ from skyband.order import FloatArray
 
 STREAM = "the stream"
 """The column that stands for the stream's part in the joined score."""
-_SIGNS = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}  # and what each is from the other side
+_SIGNS = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}  # and what each is with its operands swapped
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Decomposition:
-    """A joined query, taken apart.
+    """A joined or aggregated query, taken apart.
 
     Parameters
     ----------
@@ -121,15 +121,15 @@ class Decomposition:
             )
         if problems:
             raise QueryError(problems)
-        sides = cls(service, _expression(part), tuple(aggregates.values()), kept, condition, _expression(combine))
+        found = cls(service, _expression(part), tuple(aggregates.values()), kept, condition, _expression(combine))
         try:
-            assert sides._bound
+            assert found._bound
             if aggregates:
-                sides.part.bind(pa.schema([(name, pa.float64()) for name in aggregates]), "score")
+                found.part.bind(pa.schema([(name, pa.float64()) for name in aggregates]), "score")
         except InputError as error:
             msg = f"score: {error}"
             raise QueryError(msg) from None
-        return sides
+        return found
 
     @property
     def expressions(self) -> list[Expression]:
