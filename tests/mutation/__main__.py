@@ -35,7 +35,7 @@ KILLERS: dict[str, tuple[str, ...]] = {  # by file: tests that should notice
     "windows.py": (*CORE[:-2], "tests/unit/test_query.py", *CORE[-2:]),
     "files/durable.py": ("tests/unit/test_durable.py", "tests/unit/test_checkpoint.py"),
     "spark/checkpoint.py": ("tests/unit/test_checkpoint.py", "tests/unit/test_durable.py"),
-    "spark/loop.py": ("tests/spark/test_start.py", "tests/spark/test_skipped.py", "tests/spark/test_ahead.py"),
+    "spark/loop.py": ("tests/spark/test_loop.py",),
     "spark/sinks/base.py": SINKS,
     "spark/sinks/console.py": SINKS,
     "spark/sinks/files.py": SINKS,

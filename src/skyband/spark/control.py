@@ -175,8 +175,10 @@ class Control:
                     listed[query["name"]] = {"name": query["name"], "state": "pending", "query": query}
                 case "remove":
                     listed.pop(command["name"], None)
-                case what if what != "nothing" and command["name"] in listed:
-                    listed[command["name"]]["pending"] = what
+                case what if what != "nothing":
+                    name = command["query"]["name"] if "query" in command else command["name"]
+                    if name in listed:
+                        listed[name]["pending"] = what
         for name, window in status.get("windows", {}).items():
             if name in listed:
                 listed[name]["latest"] = window
