@@ -65,10 +65,11 @@ lint: $(STAMP)  ## style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(STAMP)  ## lay the code out, mend what can be mended, draw the map in CONTRIBUTING.md
+format: $(STAMP)  ## lay the code out, mend what can be mended, draw the map in CONTRIBUTING.md and the front page
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 	$(BIN)/python -m tests.docs.house
+	$(BIN)/python -m tests.docs.front
 
 bench: $(STAMP)  ## measure the core (others: python -m benchmarks NAME)
 	$(BIN)/python -m benchmarks core

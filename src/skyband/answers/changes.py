@@ -1,6 +1,6 @@
 """What changed from one answer to the next, and back: RSP-QL's IStream and DStream, with movements.
 
-Rows are told apart by their id where ids count once, else by the whole event; of events that are equal in
+Rows are identified by their id where ids count once, else by the whole event; of events that are equal in
 everything, the first of one answer is the first of the other. Rows of sets have no rank: they never move.
 """
 
@@ -96,7 +96,7 @@ def as_rows(table: pa.Table) -> list[Row]:
 
 
 def _names(rows: Sequence[Row], by_id: bool) -> list[Hashable]:
-    """Return what each row is told apart by."""
+    """Return what each row is identified by."""
     if by_id:
         return [(row.partition, row.id) for row in rows]
     seen: dict[Hashable, int] = {}
