@@ -10,7 +10,7 @@ CONSTRAINTS ?=
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 PYTEST = $(BIN)/pytest --numprocesses 2 --dist loadfile
-FAST = src tests/unit tests/expressions tests/languages tests/golden \
+FAST = src tests/unit tests/expressions tests/languages tests/golden tests/references \
   $(addprefix tests/conformance/test_,staircase.py ties.py minimal.py)
 TESTS ?=
 

@@ -1,7 +1,7 @@
 """Topk+N and AcquaTop: the Super-MTK+N list, a local replica, and refresh policies under a budget.
 
-Zahmatkesh and Della Valle, *Relevant Query Answering over Streaming and Distributed Data* (AcquaTop): algorithms 1 to 4
-of section 4, algorithm 5 and the policies of section 5, and ACQUA's rankers as section 3.2 tells them.
+Zahmatkesh and Della Valle, *Continuous Top-k Approximated Join of Streaming and Evolving Distributed Data* (AcquaTop):
+algorithms 1 to 4 of section 4, algorithm 5 and the policies of section 5, and ACQUA's rankers as told in section 3.2.
 
 Decided here as in the package, where the paper leaves it open or its listing does not do what its text says:
 

@@ -1,7 +1,8 @@
 """MTopS: MinTopK, MTopBand and MTopList, one object at a time.
 
 Shastri, *MTopS: Multi-Query Optimization for Continuous Top-K Query Workloads*. MinTopK is reference [16] there; it is
-told in Zahmatkesh and Della Valle, *Relevant Query Answering over Streaming and Distributed Data*, section 3.1.
+told in section 3.1 of Zahmatkesh and Della Valle, *Continuous Top-k Approximated Join of Streaming and Evolving
+Distributed Data* (AcquaTop).
 
 A window of a query is [start, start + win). Objects come in order of time, one unit of time after another.
 """

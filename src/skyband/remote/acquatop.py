@@ -1,5 +1,12 @@
 """AcquaTop: the best k of a stream joined with remote data that changes, with so many refreshes per answer.
 
+Paper → code (AcquaTop):
+
+- figure 8, the framework → `acquatop`, with `RemoteJoin`, `Election`, `Remote` and `TopkN`
+- algorithm 5, lines 3-13 → `RemoteJoin.arrive`, `RemoteJoin.evaluate`
+- algorithm 5, UpdateReplica, line 19, the elected set → `Election.elect`
+- algorithm 5, UpdateReplica, lines 20-26 → `Remote.refresh`
+
 Choose it where the remote side must be asked and may not be asked for everything; where it pushes its changes, use
 `push_changes`, or `skyband.remote.topkn` alone.
 

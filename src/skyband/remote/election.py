@@ -1,5 +1,10 @@
 """The election: which remote ids are refreshed for an answer, within the refresh budget.
 
+Paper → code (AcquaTop):
+
+- section 5.1, the candidate set → `Election._candidates`
+- section 5.1, ranker and refresh budget; algorithm 5, line 19 → `Election.elect`, by `Policy.elect`
+
 The policy proposes and ranks. What it leaves of the budget goes to the rest of the window, the oldest values first. So
 without a budget all values of the window are refreshed that are not known as of now, and the policy only says which
 come first, should the service's limits not let all of them through.

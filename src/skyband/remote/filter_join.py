@@ -1,5 +1,12 @@
 """Filters over remote values: the ids of the window whose remote value is above or below a threshold, as a set.
 
+Paper → code (FILTER):
+
+- section 3.1, the join and its filter → `filter_join`, with `RemoteJoin`
+- algorithms 1 and 2, the policies → `skyband.remote.policies.rankers.FilterUpdate`,
+  `skyband.remote.policies.base.Near`
+- algorithm 1, lines 6-9, the refresh → `Remote.refresh`
+
 Guarantees: as `skyband.remote.acquatop`; all objects of the window are kept, whatever the policy.
 
 Examples

@@ -1,5 +1,11 @@
 """A stream joined with remote data that keeps changing, window by window, under a refresh budget.
 
+Paper → code (AcquaTop, figure 8 and algorithm 5):
+
+- line 6 → `RemoteJoin.arrive`
+- line 9, UpdateReplica → `RemoteJoin.prepare`, `Remote.refresh`
+- lines 10-13 → `RemoteJoin.learn`, `RemoteJoin.conclude`
+
 This is the framework of Figure 8 of AcquaTop, for rankings (made by `skyband.remote.acquatop`) and filters
 (`skyband.remote.filter_join`). In one evaluation: the window's objects are there, scored with the replica's values; the
 policy elects ids; they are fetched; replica and objects are updated; the answer goes out; the window is left behind. So

@@ -1,5 +1,9 @@
 """A service that queries join with, its replica, and the refresh budget that the queries share.
 
+Paper → code (AcquaTop):
+
+- section 3.2, the maintainer; algorithm 5, UpdateReplica, lines 20-26 → `Remote.refresh`
+
 `Remote.refresh` is the papers' *maintainer*: it splits the budget, fetches the elected ids and updates the replica.
 """
 

@@ -1,5 +1,17 @@
 """Topk+N (MinTopk+): the best k of a stream joined with remote values that change, as the changes are pushed.
 
+Paper → code (AcquaTop):
+
+- section 4.3, the Super-MTK+N list, its marks and LBP → `TopkN`, `TopkN.pointers`
+- algorithm 1, lines 5-6 and 9-13 → `TopkN.arrive`, `TopkN.change`, `TopkN.best`, `TopkN.go_to`
+- algorithm 2, PurgeExpiredWindow → `TopkN._leave`, `TopkN._purge`
+- algorithm 3, UpdateMTKN, lines 2-4, min.score_S → `TopkN._note`
+- algorithm 3, lines 5-7, Replace and RefreshLBP → `TopkN._replace`, `TopkN._lay_out`
+- algorithm 3, lines 10-11, a changed object outside of the list → `TopkN._change_outside`, `TopkN._least`
+- algorithm 3, InsertInToMTKN, lines 18-26 → `TopkN._insert`, `TopkN._first_room`
+- algorithm 3, UpdateChangedObjects, lines 29-31 → `TopkN._change`
+- algorithm 4, UpdateLBP → `TopkN._enter`, `TopkN._above`
+
 Choose it where the remote side tells about its changes, or below `skyband.remote.acquatop`, where a budget of refreshes
 does. It is driven window by window and is no algorithm of the `Monitor`: scores that change are beyond that interface.
 

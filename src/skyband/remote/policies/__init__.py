@@ -1,4 +1,8 @@
-"""The registry: every refresh policy, by the name its paper gives it. A new one is a class here and a line below."""
+"""The registry: every refresh policy, by the name its paper gives it. A new one is a class here and a line below.
+
+Paper → code (AcquaTop and FILTER):
+
+- AcquaTop, sections 3.2 and 5.2; FILTER, section 3 → `POLICIES`
 
 from __future__ import annotations
 

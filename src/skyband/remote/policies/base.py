@@ -1,5 +1,12 @@
 """Refresh policies: of the candidates, elect the ids to refresh, at most as many as the budget allows.
 
+Paper → code (AcquaTop and FILTER):
+
+- AcquaTop, section 3.2, proposer, ranker and elected set → `Proposer`, `Ranker`, `Policy.elect`
+- AcquaTop, section 5.1, the list as candidate set → `AT`
+- FILTER, algorithms 1 and 2, the filtering distance → `Candidates.off_threshold`
+- FILTER, algorithm 2, lines 1-6 → `Near`; line 7 → `Policy.elect`
+
 A policy is a *proposer*, which says who the candidates are, and a *ranker*, which says who comes first. Both see
 nothing but `Candidates`: columns copied from the stream and from the replica. They hold no service and get none, so a
 remote value that was not paid for cannot reach them. The proposers are here; `rankers` and `gain` have the rankers.
