@@ -3,6 +3,7 @@
 Paper → code (AcquaTop and FILTER):
 
 - AcquaTop, sections 3.2 and 5.2; FILTER, section 3 → `POLICIES`
+"""
 
 from __future__ import annotations
 

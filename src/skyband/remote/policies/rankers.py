@@ -5,6 +5,7 @@ Paper → code (AcquaTop and FILTER):
 - AcquaTop, sections 5.2.1 to 5.2.3 → `TSM`, `BSM`, `ASM`
 - AcquaTop, sections 3.2 and 5.2.4 → `LRU`, `WBM`, `wbm_score`
 - FILTER, algorithm 1, lines 1-5 → `FilterUpdate`
+"""
 
 from __future__ import annotations
 
