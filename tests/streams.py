@@ -173,14 +173,14 @@ def run_through(monitor: sb.Monitor, workload: Workload, saved: bool = False) ->
     answers: list[sb.Answer] = []
     for batch in workload.batches():
         if saved:
-            for group in monitor.groups:
+            for group in monitor.rankings:
                 group._compact(0.0, 0)
             monitor = sb.Monitor.restore(monitor.snapshot())
         answers += monitor.push(table_of(batch, workload.text))
         answers += monitor.advance(
             None if workload.delay is None or monitor.newest < -(2**61) else monitor.newest - workload.delay
         )
-        for group in monitor.groups:
+        for group in monitor.rankings:
             group.algorithm.check()
     answers += monitor.finish()
     return answers

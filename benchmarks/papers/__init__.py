@@ -240,7 +240,7 @@ def candidates(monitor: Monitor) -> int:
     """Return how many events are kept as candidates: STKQF also keeps the window, to look things up in it."""
     kept = (
         group.algorithm.candidates() if isinstance(group.algorithm, STKQF) else len(group.algorithm.kept())
-        for group in monitor.groups
+        for group in monitor.rankings
     )
     return sum(kept)
 
@@ -249,7 +249,7 @@ def places_held(monitor: Monitor) -> int:
     """Return how many places the lists of keepers have in use: an event may be in several."""
     return sum(
         _places(keeper)
-        for group in monitor.groups
+        for group in monitor.rankings
         if isinstance(group.algorithm, InOrder)
         for keeper in group.algorithm.keepers.values()
     )

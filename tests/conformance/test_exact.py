@@ -111,7 +111,7 @@ def test_batches_that_go_back_in_time(algorithm: str) -> None:
                 answers += monitor.advance(watermark)
             truth.batch(batch)
             answers += monitor.push(table_of(batch, workload.text))
-            for group in monitor.groups:
+            for group in monitor.rankings:
                 group.algorithm.check()
         truth.end()
         answers += monitor.finish()

@@ -52,7 +52,7 @@ def test_filled_from_the_past(seed: int, algorithm: str) -> None:
     for number, start in enumerate(range(0, 900, 100)):
         batch = table.slice(start, 100)
         if number == joined:
-            foreseen = ours.look_back(new)
+            foreseen = ours.backfill_for(new)
             (missed,) = ours.register(new, history=True)
             assert missed == foreseen
             waits = missed is not None
@@ -72,7 +72,7 @@ def test_filled_from_the_past(seed: int, algorithm: str) -> None:
     assert not waits
     for name, monitor in (("truth", truth), ("ours", ours)):
         said[name] += monitor.finish()
-        for group in monitor.groups:
+        for group in monitor.rankings:
             group.algorithm.check()
     assert shown(said["ours"], "old", exact=False) == shown(said["truth"], "old", exact=False)
     right, found = shown(said["truth"], "new"), shown(said["ours"], "new")
@@ -86,21 +86,21 @@ def test_filled_from_the_past(seed: int, algorithm: str) -> None:
 def test_what_is_kept_already_needs_no_past() -> None:
     monitor = sb.Monitor([sb.Query("q", k=5, score="x", window=sb.Window(100, slide=10))], time="t", id="id")
     shallow = sb.Query("less", k=2, score="x", window=sb.Window(50, slide=10))
-    assert monitor.look_back(shallow) is None, "before the first event there is no past"
+    assert monitor.backfill_for(shallow) is None, "before the first event there is no past"
     monitor.push(events(1).slice(0, 200))
     monitor.advance(monitor.newest - DELAY)
-    assert monitor.look_back(shallow) is None
+    assert monitor.backfill_for(shallow) is None
     assert monitor.watermark is not None
     deep = sb.Query("more", k=9, score="x", window=sb.Window(50, slide=10))
-    missed = monitor.look_back(deep)
+    missed = monitor.backfill_for(deep)
     assert missed is not None
     assert missed.case is Case.DEEPEST
     assert monitor.watermark - 50 <= missed.low < missed.high == monitor.newest + 1
-    long = monitor.look_back(sb.Query("further", k=5, score="x", window=sb.Window(300, slide=10)))
+    long = monitor.backfill_for(sb.Query("further", k=5, score="x", window=sb.Window(300, slide=10)))
     assert long is not None
     assert long.case is Case.FURTHEST
     assert monitor.watermark - 300 <= long.low < long.high <= monitor.watermark - 90, "only what lies before the others"
-    assert monitor.look_back(sb.Query("n", k=9, score="x", window=sb.Window("5 events"))) is None
+    assert monitor.backfill_for(sb.Query("n", k=9, score="x", window=sb.Window("5 events"))) is None
     assert monitor.newest > NEVER
 
 
@@ -121,5 +121,5 @@ def test_explain_names_the_case_and_what_becomes_of_it() -> None:
     monitor.fill("further", events(1).slice(0, 200))
     assert "they were read" in monitor.explain()
     monitor.register(sb.Query("as far", k=4, score="x", window=sb.Window(290, slide=10)))
-    (group,) = monitor.groups
+    (group,) = monitor.rankings
     assert group.schedules[-1].is_exact(group.schedules[-1].next_start), "what was filled serves others too"

@@ -58,5 +58,5 @@ def test_no_answer_is_called_exact(algorithm: str) -> None:
         workload = random_workload(seed, distinct=None)
         monitor = sb.Monitor(workload.queries(), algorithm=algorithm, time="t", id="id")
         assert not any(answer.exact for answer in run_through(monitor, workload))
-        for group in monitor.groups:
+        for group in monitor.rankings:
             group.algorithm.check()

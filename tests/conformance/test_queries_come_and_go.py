@@ -44,7 +44,7 @@ def test_whatever_is_called_exact_is(algorithm: str) -> None:
             answers += monitor.push(table_of(batch, workload.text))
             if workload.delay is not None and monitor.newest > -(2**61):
                 answers += monitor.advance(monitor.newest - workload.delay)
-            for group in monitor.groups:
+            for group in monitor.rankings:
                 group.algorithm.check()
         answers += monitor.finish()
         for ask in workload.asks:

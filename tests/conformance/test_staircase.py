@@ -45,7 +45,7 @@ def test_sealed_panes_keep_exactly_what_may_still_be_answered(seed: int) -> None
         rows = slice(start, start + 50)
         monitor.push({"t": time[rows], "id": time[rows], "x": score[rows]})
         monitor.advance(start + 50)
-        (group,) = monitor.groups
+        (group,) = monitor.rankings
         kept = set(group.arena.time[group.algorithm.kept()].tolist())
         assert kept == rule(time, score, queries, start + 50, pane), f"seed {seed}, after {start + 50}"
 

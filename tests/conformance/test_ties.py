@@ -93,7 +93,7 @@ def test_of_queries_that_select_more_the_one_that_kept_enough_serves_a_new_one()
 def test_queries_share_what_begins_alike() -> None:
     queries = [query("n"), query("none", select=()), query("m", select=("m",)), query("both", select=("n", "m"))]
     monitor = sb.Monitor(queries, time="t", id="id")
-    assert [[q.name for q in group.queries] for group in monitor.groups] == [["n", "none", "both"], ["m"]]
+    assert [[q.name for q in group.queries] for group in monitor.rankings] == [["n", "none", "both"], ["m"]]
     monitor.push(SIX)
     shown = {a.query: [dict(row.values) for row in a.rows] for a in monitor.finish()}
     assert shown == {

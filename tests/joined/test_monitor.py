@@ -190,7 +190,7 @@ def test_what_is_known_as_of_now_is_not_asked_for() -> None:
     service = Changing()
     monitor = sb.Monitor([joined(join={"budget": None})], time="t", id="id", services={"value": service})
     monitor.push([{"t": 1 + i, "id": i, "x": 0.0} for i in range(4)])
-    monitor.tell("value", {1: 5.0, 2: 50.0}, at=20)
+    monitor.push_changes("value", {1: 5.0, 2: 50.0}, at=20)
     (answer,) = monitor.advance(20)
     assert sorted(service.asked[0]) == [0, 3]
     assert answer.exact
@@ -255,7 +255,7 @@ def test_from_a_snapshot_it_goes_on_as_if_nothing_had_happened(policy: str, scor
     assert before
     other_service = Changing(begun=len(whole.asked))
     other = sb.Monitor.restore(one.snapshot(), services={"value": sb.Remote(other_service, capacity=6)})
-    assert len(other.joins.remotes["value"].replica) == len(one.joins.remotes["value"].replica) > 0 or policy == "WST"
+    assert len(other.remotes["value"].replica) == len(one.remotes["value"].replica) > 0 or policy == "WST"
     results = []
     for monitor in (one, other):
         assert monitor.push(stream[split:]) is not None
@@ -271,12 +271,12 @@ def test_a_snapshot_wants_its_services_and_keeps_what_is_used_most() -> None:
     blob = monitor.snapshot()
     with pytest.raises(sb.QueryError, match="query 'q': the query joins with the service 'value', and none is given"):
         sb.Monitor.restore(blob)
-    known = len(monitor.joins.remotes["value"].replica)
+    known = len(monitor.remotes["value"].replica)
     assert known > 3
     small = sb.Monitor.restore(blob, services={"value": sb.Remote(ask(BY_ID), capacity=3), "other": ask({})})
-    assert len(small.joins.remotes["value"].replica) == 3
-    used = list(monitor.joins.remotes["value"].replica.state()[1]["ids"]["id"].to_pylist())[-3:]
-    assert small.joins.remotes["value"].replica.ids() == used
+    assert len(small.remotes["value"].replica) == 3
+    used = list(monitor.remotes["value"].replica.state()[1]["ids"]["id"].to_pylist())[-3:]
+    assert small.remotes["value"].replica.ids() == used
 
 
 def test_unknown_services_and_columns_are_refused_at_once() -> None:
@@ -304,7 +304,7 @@ def test_unknown_services_and_columns_are_refused_at_once() -> None:
     with pytest.raises(sb.InputError, match="the budget is -1; give how many ids"):
         sb.Remote(ask({}), budget=-1)
     with pytest.raises(sb.InputError, match="there is no service 'value'; there are none"):
-        sb.Monitor().tell("value", {})
+        sb.Monitor().push_changes("value", {})
 
 
 def test_queries_share_a_replica_and_a_budget_split_by_need() -> None:
@@ -337,12 +337,12 @@ def test_who_waits_for_a_share_still_does_after_a_restart() -> None:
             monitor.push(stream[place : place + 20])
             monitor.advance(stream[place]["t"] - 5)
             if restart:
-                assert place < 100 or monitor.joins.remotes["value"].shared_budget.credit
+                assert place < 100 or monitor.remotes["value"].shared_budget.credit
                 monitor = sb.Monitor.restore(monitor.snapshot(), services={"value": sb.Remote(service, budget=1)})
         asked.append(service.asked)
     assert asked[0] == asked[1]
     monitor.unregister("few")
-    assert set(monitor.joins.remotes["value"].shared_budget.credit) <= {"many"}
+    assert set(monitor.remotes["value"].shared_budget.credit) <= {"many"}
 
 
 def test_killed_and_restored_it_leaves_alone_who_wants_to_be() -> None:
@@ -364,7 +364,7 @@ def test_killed_and_restored_it_leaves_alone_who_wants_to_be() -> None:
         services = {"value": sb.Remote(busy, limits=limits)}
         monitor = sb.Monitor.restore(monitor.snapshot(), services=services)
     assert len(asked) == 2
-    gone = monitor.joins.remotes["value"].gateway.known_missing(range(9))
+    gone = monitor.remotes["value"].gateway.known_missing(range(9))
     assert gone == set(asked[0]) > set()
 
 
@@ -431,7 +431,7 @@ def test_what_the_remote_side_tells_costs_nothing() -> None:
     asked = Changing()
     monitor = sb.Monitor([joined(join={"budget": 0})], time="t", id="id", services={"value": asked})
     monitor.push([{"t": 1, "id": 1, "x": 0.0}, {"t": 2, "id": 2, "x": 0.0}])
-    monitor.tell("value", {1: 5.0, 2: None}, at=15)
+    monitor.push_changes("value", {1: 5.0, 2: None}, at=15)
     answer = monitor.advance(20)[0]
     assert [(row.id, row.value, row.age) for row in answer.rows] == [(1, 5.0, 5)]
     assert asked.asked == []
@@ -471,12 +471,12 @@ def crowd(policy: str) -> sb.Monitor:
 @pytest.mark.parametrize("policy", ["AT-BSM alone", "AT-LRU alone", "AT-LRU", "WSJ-LRU", "AT-GAIN"])
 def test_what_is_told_of_an_object_outside_the_list_takes_effect(policy: str) -> None:
     monitor = crowd(policy)
-    objects = monitor.joins.queries[0].join.objects  # type: ignore[attr-defined]
-    monitor.tell("value", {"u003": 1e6, "u029": 0.0, "nobody": 7.0})
+    objects = monitor.per_id[0].members[0].join.objects
+    monitor.push_changes("value", {"u003": 1e6, "u029": 0.0, "nobody": 7.0})
     (answer,) = monitor.advance(100)
     assert [(row.id, row.value) for row in answer.rows] == [("u003", 1e6), ("u028", 28.0), ("u027", 27.0)]
     assert (answer.exact, answer.stale) == (False, 3)
-    monitor.tell("value", {"u003": None, "u000": 5e5})
+    monitor.push_changes("value", {"u003": None, "u000": 5e5})
     restored = sb.Monitor.restore(monitor.snapshot(), services={"value": lambda _: {}})
     for one in (monitor, restored):
         assert [row.id for row in one.advance(110)[0].rows] == ["u000", "u028", "u027"]
@@ -507,8 +507,8 @@ def test_what_is_told_now_is_newer_than_what_was_known() -> None:
     remote = sb.Remote(lambda _: {}, known={"a": 1.0, "b": 2.0}, as_of=500)
     query = joined(score="x + value", window=sb.Window(20), join={"budget": 0})
     monitor = sb.Monitor([query], time="t", id="id", services={"value": remote})
-    monitor.tell("value", {"a": 9.0})
-    monitor.tell("value", {"b": 99.0}, at=499)
+    monitor.push_changes("value", {"a": 9.0})
+    monitor.push_changes("value", {"b": 99.0}, at=499)
     monitor.push([{"t": 3, "id": "a", "x": 0.0}, {"t": 4, "id": "b", "x": 0.0}])
     assert [(row.id, row.value) for row in monitor.advance(20)[0].rows] == [("a", 9.0), ("b", 2.0)]
 
@@ -531,10 +531,10 @@ def test_changes_are_the_difference_from_the_answer_before_exact_or_not() -> Non
 
 def test_what_is_told_before_all_time_says_nothing_about_how_often_values_change() -> None:
     monitor = sb.Monitor([joined(join={"budget": None})], time="t", id="id", services={"value": Changing()})
-    monitor.tell("value", {name: 100.0 + name for name in range(5)})
+    monitor.push_changes("value", {name: 100.0 + name for name in range(5)})
     monitor.push([{"t": 10 * i, "id": i % 5, "x": 0.0} for i in range(20)])
     assert all(answer.exact for answer in monitor.finish())
-    rates = monitor.joins.remotes["value"].replica.view(list(range(5))).interval
+    rates = monitor.remotes["value"].replica.view(list(range(5))).interval
     assert (rates > 0).all()
 
 
@@ -557,4 +557,4 @@ def test_a_service_may_be_asked_for_numbers_and_for_text() -> None:
     again.push([{**row, "t": 10 + row["t"]} for row in rows])  # type: ignore[operator]
     found = {answer.query: [row.id for row in answer.rows] for answer in again.advance(20)}
     assert found == {"numbers": [1, 0], "text": [2, 0]}
-    assert again.joins.remotes["fans"].replica.view([0, "a"]).value.tolist() == [1.0, 1.0]
+    assert again.remotes["fans"].replica.view([0, "a"]).value.tolist() == [1.0, 1.0]

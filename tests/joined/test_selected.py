@@ -122,7 +122,7 @@ def test_what_is_told_of_an_object_outside_of_the_list_shows_its_columns() -> No
     monitor = sb.Monitor([query], time="t", id="id", services={"value": sb.Remote(lambda _: {}, known=known)})
     monitor.push([{"t": 15, "id": name, "x": 0.0, "note": f"of {name}"} for name in range(9)])
     assert [row.note for row in monitor.advance(20)[0].rows] == ["of 8"]
-    monitor.tell("value", {3: 100.0})
+    monitor.push_changes("value", {3: 100.0})
     assert [(row.id, row.note) for row in monitor.advance(30)[0].rows] == [(3, "of 3")]
 
 
@@ -134,7 +134,7 @@ def test_an_older_event_does_not_take_the_place_of_one_that_waits_for_its_value(
     monitor.advance(20)
     monitor.push([{"t": 12, "id": 1, "x": 9.0}])
     assert not monitor.advance(30)[0].rows
-    monitor.tell("value", {1: 10.0})
+    monitor.push_changes("value", {1: 10.0})
     assert [(row.score, row.time) for row in monitor.advance(40)[0].rows] == [(11.0, 15)]
 
 

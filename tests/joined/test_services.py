@@ -81,12 +81,12 @@ def follow_along(service: Any, follow: Any) -> None:
         assert [row.followers for row in answer.rows] == [followers[str(row.id)] for row in answer.rows]
         assert (answer.refreshes, answer.failures, answer.stale, answer.exact) == (12, 0, 0, True)
     bounded = sb.Query("bounded", k=3, score=QUERY.score, window=QUERY.window, join=sb.Join("followers", budget=2))
-    asked = monitor.joins.remotes["followers"].traffic.ids
+    asked = monitor.remotes["followers"].traffic.ids
     monitor.unregister("influencers")
     monitor.register(bounded)
     monitor.push(mentions(4))
     answer = monitor.advance(5 * MINUTE)[0]
-    assert answer.refreshes == monitor.joins.remotes["followers"].traffic.ids - asked == 2
+    assert answer.refreshes == monitor.remotes["followers"].traffic.ids - asked == 2
     assert {row.age for row in answer.rows} == {0, MINUTE}
 
 

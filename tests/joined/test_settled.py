@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import skyband as sb
+from skyband.engine.groups import ReducedBatch
 from skyband.engine.measures import ROWS
 from skyband.engine.partials import FIRST, ID, PANE, REFRESHED, TIME
-from skyband.engine.per_id import PerIdQuery, ReducedBatch
+from skyband.engine.per_id import PerIdQuery
 from skyband.remote.services import Limits
 from tests.joined import oracle
 from tests.joined.test_monitor import WINDOWS
@@ -72,7 +73,7 @@ def without_settled(monitor: sb.Monitor, stayed: Counter[str]) -> None:
     """Let events of settled ids stay behind, as they do on executors."""
 
     def shorten(one: PerIdQuery, reduced: ReducedBatch) -> ReducedBatch:
-        settled = monitor.joins.settled(one)
+        settled = next(group for group in monitor.per_id if one in group.members).settled(one)
         here = pc.is_in(reduced.partials[ID], settled[ID])
         aside = reduced.partials.filter(here).join(settled, ID).group_by(PANE)
         stayed[one.name] += int(pc.sum(here).as_py() or 0)
@@ -80,7 +81,7 @@ def without_settled(monitor: sb.Monitor, stayed: Counter[str]) -> None:
         named = sums.rename_columns([PANE, ROWS, FIRST, TIME, REFRESHED])
         return replace(reduced, partials=reduced.partials.filter(pc.invert(here)), aside=named)
 
-    for one in monitor.joins.queries:
+    for one in [one for group in monitor.per_id for one in group.members]:
         setattr(one, "take", lambda reduced, one=one, take=one.take: take(shorten(one, reduced)))  # noqa: B010
 
 
@@ -107,7 +108,7 @@ def answers(
         if restart:
             monitor = sb.Monitor.restore(monitor.snapshot(), services=services)
         elif shorten:
-            for one in monitor.joins.queries:
+            for one in [one for group in monitor.per_id for one in group.members]:
                 del one.take
     tables.append(monitor.finish().table(quality=True))
     return tables, service.asked
@@ -154,7 +155,7 @@ def test_only_ids_of_the_streams_kind_are_settled() -> None:
     remote = sb.Remote(lambda _: {}, known={"seven": 0.0, 7: 0.0})
     monitor = sb.Monitor([query("no budget", WINDOWS[0])], time="t", id="id", services={"value": remote})
     monitor.push(oracle.events(1))
-    assert monitor.joins.settled(monitor.joins.queries[0]).to_pydict() == {"id": [7], "refreshed": [0]}
+    assert monitor.per_id[0].settled(monitor.per_id[0].members[0]).to_pydict() == {"id": [7], "refreshed": [0]}
 
 
 @pytest.mark.parametrize("change", ["capacity", "on"])
@@ -167,4 +168,4 @@ def test_what_may_be_forgotten_or_replaced_is_not_settled(change: str) -> None:
     remote = sb.Remote(lambda _: {}, known=known, capacity=20 if change == "capacity" else None)
     monitor = sb.Monitor([given], time="t", id="id", services={"value": remote})
     monitor.push(oracle.events(1))
-    assert monitor.joins.settled(monitor.joins.queries[0]).num_rows == 0
+    assert monitor.per_id[0].settled(monitor.per_id[0].members[0]).num_rows == 0

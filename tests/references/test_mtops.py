@@ -64,7 +64,7 @@ class Fast:
 
     @property
     def algorithm(self) -> Any:
-        (group,) = self.monitor.groups
+        (group,) = self.monitor.rankings
         return group.algorithm
 
     def keeper(self) -> Any:

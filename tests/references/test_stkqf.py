@@ -55,7 +55,7 @@ class Run:
 
     @property
     def algorithm(self) -> Any:
-        (group,) = self.monitor.groups
+        (group,) = self.monitor.rankings
         return group.algorithm
 
     def arrive(self) -> None:

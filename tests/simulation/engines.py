@@ -87,7 +87,7 @@ def go_on(monitor: sb.Monitor, history: History, steps: Sequence[Step], check: b
             answers += monitor.advance(monitor.newest - (history.delay or 0) if late else None)
             outcome.answers.append(seen(answers))
             if check:
-                for group in monitor.groups:
+                for group in monitor.rankings:
                     group.algorithm.check()
         else:
             change(monitor, step)

@@ -525,7 +525,7 @@ class Play:
         for row in rows:
             self.world.hear(row["id"], row["value"])
             self.told[row["id"]] = self.monitor.watermark
-        self.monitor.tell(SERVICE, {row["id"]: row["value"] for row in rows})
+        self.monitor.push_changes(SERVICE, {row["id"]: row["value"] for row in rows})
 
     def turn(self, step: Step) -> None:
         name = step.name if step.ask is None else step.ask.name

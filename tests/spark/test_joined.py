@@ -177,7 +177,7 @@ def test_events_of_settled_ids_stay_on_the_executors(spark: Any, tmp_path: Path,
 
 def partials(monitor: sb.Monitor, table: pa.Table) -> set[tuple[int, str]]:
     """The panes and ids of a batch."""
-    one = monitor.joins.queries[0]
+    one = monitor.per_id[0].members[0]
     rows = [row for row in table.to_pylist() if row["t"] is not None and row["id"] and row["ok"]]
     panes = one.side.grid.of(np.array([row["t"] for row in rows], np.int64))
     return {(int(pane), row["id"]) for pane, row in zip(panes, rows, strict=True)}

@@ -913,7 +913,7 @@ def test_a_feed_of_changes(spark: Any, tmp_path: Path) -> None:
         stream.give(table)
         stream.truth.push(table)
         at = None if stream.truth.newest == NEVER else stream.truth.newest
-        stream.truth.tell("value", news.get(number, {}), at=at)
+        stream.truth.push_changes("value", news.get(number, {}), at=at)
         truth = stream.truth.advance(stream.mark())
         assert_same_answers(sorted_table(stream.answers(number)), sorted_table([truth.table(quality=True)]))
     assert feed.asked == other.asked == 0

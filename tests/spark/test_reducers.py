@@ -59,7 +59,7 @@ def both(
         assert shown(answers) == shown(truth)
         for name in ("late", "partly_late", "rejected"):
             assert getattr(read.stats(), name) == getattr(plain.stats(), name), name
-        for group in read.groups:
+        for group in read.rankings:
             group.algorithm.check()
         readings.append(found)
     assert shown(list(read.finish())) == shown(list(plain.finish()))

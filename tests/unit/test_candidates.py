@@ -59,7 +59,7 @@ def both(
         assert shown(answers) == shown(truth)
         for name in ("late", "partly_late", "rejected", "ahead"):
             assert getattr(reduced.stats(), name) == getattr(plain.stats(), name), name
-        for group in reduced.groups:
+        for group in reduced.rankings:
             group.algorithm.check()
     assert shown(reduced.finish()) == shown(plain.finish())
     return counts

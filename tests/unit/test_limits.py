@@ -77,7 +77,7 @@ def test_queries_that_select_otherwise_have_panes_of_their_own() -> None:
     both, one, other, none = (query("".join(of) or "none", window, select=of) for of in selects)
     held.check([none, other, both, one])
     monitor = sb.Monitor([none, other, both, one], time="t", id="id")
-    assert len(monitor.groups) == 2
+    assert len(monitor.rankings) == 2
     with pytest.raises(QueryError, match="query 'c': its windows add 500 cuts per second of event time to the 1,000"):
         held.check([query("c", window, select=("c",))], [both, one, other, none])
 

@@ -49,7 +49,7 @@ def staircase(k: int) -> Staircase:
     """Return a staircase over tumbling windows of 10, with two events in each of the first three."""
     monitor = sb.Monitor([sb.Query("q", k=k, score="x", window=sb.Window(10))], time="t", id="t")
     monitor.push([{"t": t, "x": float(t % 10)} for t in (0, 9, 10, 19, 20, 29)])
-    algorithm = monitor.groups[0].algorithm
+    algorithm = monitor.rankings[0].algorithm
     assert isinstance(algorithm, Staircase)
     return algorithm
 

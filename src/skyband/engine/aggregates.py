@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.answers.answer import AnswerBlock, Events
+from skyband.engine.groups import AnswerBuilder
 from skyband.engine.intake import WARMING_UP
 from skyband.engine.partials import ID, STREAM, TIME
 from skyband.engine.per_id import PerIdQuery
@@ -24,8 +25,6 @@ from skyband.windows import DueWindows
 class _Best:
     """The rows of one answer, the best first."""
 
-    start: int
-    end: int
     id: pa.Array
     score: FloatArray
     time: IntArray
@@ -35,22 +34,25 @@ class _Best:
 class AggregatedQuery(PerIdQuery):
     """One aggregated query."""
 
-    def answer(self, due: DueWindows) -> list[AnswerBlock]:
+    def answer(self, due: DueWindows, answers: AnswerBuilder) -> list[AnswerBlock]:
         """Answer windows, in order; those of a query that came later may not have seen all."""
-        found = [self._best(start, end) for start, end in zip(due.start.tolist(), due.end.tolist(), strict=True)]
-        if self.schedule.paused:
-            return []
-        parts = {
-            WARMING_UP: [best for best in found if best.start < self.schedule.exact_from],
-            None: [best for best in found if best.start >= self.schedule.exact_from],
-        }
-        return [self.with_changes(self._block(part, why)) for why, part in parts.items() if part]
+        found = [self._best(end) for end in due.end.tolist()]
+        ids = pa.concat_arrays([best.id for best in found])
+        carried = [best.carried for best in found if best.carried is not None]
+        events = Events(
+            id=ids if self.side.text_ids else ids.to_numpy(),
+            score=np.concatenate([best.score for best in found]),
+            time=np.concatenate([best.time for best in found]),
+            part=None, partition=None, payload=pa.concat_tables(carried).combine_chunks() if carried else None,
+        )  # fmt: skip
+        offsets = np.cumsum([0, *(len(best.score) for best in found)])
+        return answers.blocks(due, offsets, events, due.start >= self.schedule.exact_from, WARMING_UP)
 
-    def _best(self, start: int, end: int) -> _Best:
+    def _best(self, end: int) -> _Best:
         found = self.objects(end)
         kind = pa.string() if self.side.text_ids else pa.int64()
         if not found.num_rows:
-            return _Best(start, end, pa.array([], kind), np.empty(0), np.empty(0, np.int64), None)
+            return _Best(pa.array([], kind), np.empty(0), np.empty(0, np.int64), None)
         score = np.asarray(found[STREAM].to_numpy(), np.float64)
         scored = np.flatnonzero(~np.isnan(score))
         merit, time = merit_of(score[scored], self.query.order), np.asarray(found[TIME].to_numpy(), np.int64)
@@ -58,22 +60,4 @@ class AggregatedQuery(PerIdQuery):
         place = np.asarray(pc.rank(names, tiebreaker="dense"), np.int64)
         rows = scored[best_first(merit, time[scored], place)[: self.query.most_rows]]
         ids = found[ID].take(pa.array(rows)).combine_chunks().cast(kind)
-        return _Best(start, end, ids, score[rows], time[rows], self.side.carried(ids.to_pylist()))
-
-    def _block(self, answers: list[_Best], why: str | None) -> AnswerBlock:
-        ids = pa.concat_arrays([best.id for best in answers])
-        carried = [best.carried for best in answers if best.carried is not None]
-        return AnswerBlock(
-            names=[self.name], query=np.zeros(len(answers), np.int64),
-            start=np.array([best.start for best in answers], np.int64) - self.schedule.shift,
-            end=np.array([best.end for best in answers], np.int64) - self.schedule.shift,
-            exact=np.full(len(answers), why is None),
-            offsets=np.cumsum([0, *(len(best.score) for best in answers)]),
-            events=Events(
-                id=ids if self.side.text_ids else ids.to_numpy(),
-                score=np.concatenate([best.score for best in answers]),
-                time=np.concatenate([best.time for best in answers]),
-                part=None, partition=None, payload=pa.concat_tables(carried).combine_chunks() if carried else None,
-            ),
-            place=None, selects=[self.query.select], counts=False, why=why,
-        )  # fmt: skip
+        return _Best(ids, score[rows], time[rows], self.side.carried(ids.to_pylist()))

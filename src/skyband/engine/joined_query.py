@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from skyband.answers.answer import AnswerBlock, Events, RefreshCost
+from skyband.engine.groups import AnswerBuilder
 from skyband.engine.intake import WARMING_UP
 from skyband.engine.partials import ID, REMOTE, STREAM, TIME
-from skyband.engine.per_id import PerIdQuery, State, under
+from skyband.engine.per_id import PerIdQuery
+from skyband.engine.snapshot import State, under
 from skyband.engine.stats import GroupStats
 from skyband.errors import QueryError
 from skyband.order import IntArray
@@ -72,10 +73,12 @@ class JoinedQuery(PerIdQuery):
         """Return when a window is answered: a right-closed one ends a microsecond before that here."""
         return end - self.schedule.shift
 
-    def block(self, answers: Sequence[tuple[JoinedAnswer, pa.Table | None]], why: str | None) -> AnswerBlock:
-        """Make columns of answers, which are exact or not for the same reason."""
-        rows = [row for answer, _ in answers for row in answer.rows]
-        carried = [table for _, table in answers if table is not None]
+    def blocks(
+        self, place: int, found: Sequence[tuple[JoinedAnswer, pa.Table | None]], answers: AnswerBuilder
+    ) -> list[AnswerBlock]:
+        """Make columns of answers; the query has this place in its group."""
+        rows = [row for answer, _ in found for row in answer.rows]
+        carried = [table for _, table in found if table is not None]
         ids: Any = pa.array([row.id for row in rows], pa.string() if self.side.text_ids else pa.int64())
         events = Events(
             id=ids if self.side.text_ids else ids.to_numpy(),
@@ -87,23 +90,25 @@ class JoinedQuery(PerIdQuery):
             age=np.array([row.age for row in rows], np.int64),
         )  # fmt: skip
         assert self.sides.service is not None
-        given = [answer for answer, _ in answers]
-        block = AnswerBlock(
-            names=[self.name], query=np.zeros(len(given), np.int64),
-            start=_column(answer.start - self.schedule.shift for answer in given),
-            end=_column(answer.end - self.schedule.shift for answer in given),
-            exact=np.full(len(given), why is None),
-            offsets=np.cumsum([0, *(len(answer.rows) for answer in given)]),
-            events=events, place=None, selects=[self.query.select], counts=False, why=why, ranked=not self.query.is_set,
-            spent=RefreshCost(
-                self.sides.service,
-                refreshes=_column(answer.refreshes for answer in given),
-                failures=_column(answer.failures for answer in given),
-                stale=_column(answer.stale for answer in given),
-                unknown=_column(answer.unknown for answer in given),
-            ),
+        given = [answer for answer, _ in found]
+        why = [self.why(answer) for answer in given]
+        due = DueWindows(
+            np.full(len(given), place),
+            _column(answer.start for answer in given),
+            _column(answer.end for answer in given),
+        )
+        spent = RefreshCost(
+            self.sides.service,
+            refreshes=_column(answer.refreshes for answer in given),
+            failures=_column(answer.failures for answer in given),
+            stale=_column(answer.stale for answer in given),
+            unknown=_column(answer.unknown for answer in given),
+        )
+        return answers.blocks(
+            due, np.cumsum([0, *(len(answer.rows) for answer in given)]), events,
+            np.array([reason is None for reason in why]), np.array([reason or "" for reason in why]),
+            spent=spent, ranked=not self.query.is_set,
         )  # fmt: skip
-        return self.with_changes(block)
 
     def why(self, answer: JoinedAnswer) -> str | None:
         """Say why an answer is not exact."""
@@ -143,33 +148,28 @@ def remote_of(query: Query, remotes: dict[str, Remote]) -> Remote:
     return remotes[name]
 
 
-def answer_together(dues: Sequence[tuple[JoinedQuery, DueWindows]]) -> list[AnswerBlock]:
-    """Answer windows in the order of their ends; those that end together and share a service fetch together."""
+def answer_together(members: Sequence[JoinedQuery], due: DueWindows, answers: AnswerBuilder) -> list[AnswerBlock]:
+    """Answer windows of queries that share a service in the order of their ends; those that end together fetch so."""
     moments: dict[int, list[tuple[JoinedQuery, int]]] = {}
-    for one, due in dues:
-        for end in due.end.tolist():
-            moments.setdefault(end - one.schedule.shift, []).append((one, end))
+    for query, end in zip(due.query.tolist(), due.end.tolist(), strict=True):
+        moments.setdefault(end - members[query].schedule.shift, []).append((members[query], end))
     found: dict[str, list[tuple[JoinedAnswer, pa.Table | None]]] = {}
     for now in sorted(moments):
-        by_remote: dict[int, list[tuple[JoinedQuery, int]]] = {}
+        elected = {one.name: one.prepare(end) for one, end in moments[now]}
+        first = moments[now][0][0]
+        refreshed = first.remote.refresh(elected, now)
+        for other in members:
+            if other.name not in elected:
+                other.join.learn(refreshed.changed)
         for one, end in moments[now]:
-            by_remote.setdefault(id(one.remote), []).append((one, end))
-        for members in by_remote.values():
-            elected = {one.name: one.prepare(end) for one, end in members}
-            first = members[0][0]
-            refreshed = first.remote.refresh(elected, now)
-            for other in {one.name: one for one, _ in dues}.values():
-                if other.remote is first.remote and other.name not in elected:
-                    other.join.learn(refreshed.changed)
-            for one, end in members:
-                answered = one.conclude(end, refreshed.of(elected[one.name]))
-                if answered is not None:
-                    found.setdefault(one.name, []).append(answered)
-    named = {one.name: one for one, _ in dues}
-    return [  # in the order of their ends: changes are the difference from the answer before
-        named[name].block(list(run), why)
-        for name, answers in found.items()
-        for why, run in groupby(answers, key=lambda answered, one=named[name]: one.why(answered[0]))  # type: ignore[misc]
+            answered = one.conclude(end, refreshed.of(elected[one.name]))
+            if answered is not None:
+                found.setdefault(one.name, []).append(answered)
+    return [
+        block
+        for place, one in enumerate(members)
+        if one.name in found
+        for block in one.blocks(place, found[one.name], answers)
     ]
 
 

@@ -1,185 +1,289 @@
-"""The joined and aggregated queries of a monitor, and the services that they share."""
+"""Groups of queries that rank ids: aggregated ones, and the joined queries of one service, which fetch together."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from typing import ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from skyband.answers.answer import AnswerBlock
 from skyband.engine.aggregates import AggregatedQuery
+from skyband.engine.explain import query_line
+from skyband.engine.groups import QueryGroup, ReducedBatch, Stream
 from skyband.engine.intake import BatchOutcome
 from skyband.engine.joined_query import JoinedQuery, answer_together, remote_of
 from skyband.engine.partials import ID, REFRESHED
-from skyband.engine.per_id import PerIdQuery, State
+from skyband.engine.per_id import PerIdQuery
+from skyband.engine.snapshot import State, under
+from skyband.engine.stats import GroupStats
 from skyband.errors import InputError, QueryError
 from skyband.events.batch import EventBatch, StreamColumns
 from skyband.queries.query import Query
-from skyband.remote.remote import as_remotes
+from skyband.remote.remote import Remote
 from skyband.remote.services.base import Id
-from skyband.times import microseconds_of
-from skyband.windows import NEVER, DueWindows, Schedule
+from skyband.windows import ALWAYS, NEVER, DueWindows
+
+Member = TypeVar("Member", bound=PerIdQuery)
 
 
-class Joins:
-    """Joined and aggregated queries over one stream.
+class PerIdGroup(QueryGroup, Generic[Member]):
+    """Queries that rank ids; each works alone on its side of the stream."""
 
-    Parameters
-    ----------
-    services
-        What they join with, by name.
-    source
-        The stream's columns of times and ids.
-    """
+    takes: ClassVar[Literal["rows", "partials"]] = "partials"
 
-    def __init__(self, services: Mapping[str, Any] | None, source: StreamColumns) -> None:
-        self.remotes = as_remotes(services)
-        self.source = source
-        self.queries: list[PerIdQuery] = []
+    def __init__(self) -> None:
+        super().__init__()
+        self.members: list[Member] = []
         self.schema: pa.Schema | None = None
 
-    def find(self, name: str) -> PerIdQuery | None:
-        """Return a query by its name, if there is one."""
-        return next((one for one in self.queries if one.name == name), None)
+    @abstractmethod
+    def _made(self, query: Query) -> Member:
+        """Make a member of a query."""
 
-    def schedule(self, name: str) -> Schedule | None:
-        """Return the windows of a query, if there is one of this name."""
-        found = self.find(name)
-        return None if found is None else found.schedule
+    @classmethod
+    def check(cls, query: Query, stream: Stream, schema: pa.Schema | None) -> None:
+        """Raise QueryError where a query cannot be served."""
+        group = cls.of(query, stream)
+        group.add([query], NEVER, NEVER)
+        if schema is not None:
+            group.bind(schema, stream.source)
+
+    def add(self, queries: Sequence[Query], watermark: int, newest: int) -> None:
+        """Serve more queries; of what began before `newest` they have not seen all."""
+        members = [self._made(query) for query in queries]
+        for one in members:
+            one.schedule.closed_to = watermark
+            if newest != NEVER:
+                one.schedule.exact_from = one.schedule.first_start_from(newest + 1)
+        self._enter(members)
+
+    def _enter(self, members: Sequence[Member]) -> None:
+        self.members += members
+        self.queries += [one.query for one in members]
+        self.schedules += [one.schedule for one in members]
+
+    def remove(self, name: str) -> None:
+        """Stop serving a query."""
+        super().remove(name)
+        self.members = [one for one in self.members if one.name != name]
+
+    @property
+    def carried(self) -> set[str]:
+        """The columns that are carried into answers."""
+        return {name for query in self.queries for name in query.select}
 
     @property
     def id_columns(self) -> set[str]:
         """The columns that queries take ids from, besides the stream's own."""
-        return {name for one in self.queries for name in (one.side.group_by, one.side.on) if name is not None}
+        return {name for one in self.members for name in (one.side.group_by, one.side.on) if name is not None}
 
-    def check(self, queries: Sequence[Query]) -> list[PerIdQuery]:
-        """Return those of some queries that join or aggregate, ready to be added; refuse what cannot be served."""
-        made = [self._made(query) for query in queries if query.sides is not None]
-        if self.schema is not None:
-            for one in made:
-                self._bind(one, self.schema)
-        return made
-
-    def _made(self, query: Query) -> PerIdQuery:
-        return AggregatedQuery(query) if query.join is None else JoinedQuery(query, remote_of(query, self.remotes))
-
-    def add(self, made: Sequence[PerIdQuery], watermark: int, newest: int) -> None:
-        """Serve more; windows that end by the watermark are past, and what began before `newest` is not all seen."""
-        for one in made:
-            one.close(watermark)
-            if newest != NEVER:
-                one.schedule.exact_from = one.schedule.first_start_from(newest + 1)
-        self.queries += made
-
-    def remove(self, name: str) -> bool:
-        """Stop serving a query, if there is one of this name; what is known of its service stays."""
-        found = self.find(name)
-        if isinstance(found, JoinedQuery):
-            found.remote.shared_budget.forget(name)
-        self.queries = [one for one in self.queries if one is not found]
-        return found is not None
-
-    def bind(self, schema: pa.Schema) -> None:
+    def bind(self, schema: pa.Schema, source: StreamColumns) -> None:
         """Look up the columns of all queries."""
-        for one in self.queries:
-            self._bind(one, schema)
+        for one in self.members:
+            try:
+                one.side.bind(schema, source.id)
+            except InputError as error:
+                raise QueryError(str(error), one.name) from None
+        self.answers.plain = source.is_plain(schema)
         self.schema = schema
 
-    def _bind(self, one: PerIdQuery, schema: pa.Schema) -> None:
-        try:
-            one.side.bind(schema, self.source.id)
-        except InputError as error:
-            raise QueryError(str(error), one.name) from None
-        one.plain = self.source.is_plain(schema)
+    def push(self, rows: EventBatch) -> list[BatchOutcome]:
+        """Take in one batch."""
+        return [one.push(rows) for one in self.members]
 
-    def settled(self, one: PerIdQuery) -> pa.Table:
+    def merge(self, reduced: Mapping[str, ReducedBatch]) -> None:
+        """Take in a batch that is reduced already."""
+        for one in self.members:
+            one.take(reduced[one.name])
+
+    def settled(self, one: Member) -> pa.Table:
+        """Return the ids that are out of every answer of a query for good, and when their values were refreshed."""
+        kind = pa.string() if one.side.text_ids else pa.int64()
+        return pa.table({ID: pa.array([], kind), REFRESHED: np.empty(0, np.int64)})
+
+    def limits(self, watermark: int | None) -> list[int] | None:
+        """Return up to where windows close."""
+        if watermark == ALWAYS:
+            return [
+                one.schedule.closed_to if one.last == NEVER else one.schedule.last_end_of(one.last)
+                for one in self.members
+            ]
+        return None if watermark is None else [watermark] * len(self.members)
+
+    def take_unfit(self) -> int:
+        """Return how many objects were rejected while answering since this was asked last."""
+        return sum(one.take_unfit() for one in self.members)
+
+    def stats(self) -> list[GroupStats]:
+        """Return the numbers so far, query by query."""
+        return [one.stats() for one in self.members]
+
+    def state(self) -> State:
+        """Return the state of each query, and the columns that it is bound to."""
+        states = [one.state() for one in self.members]
+        tables = {} if self.schema is None else {"schema": self.schema.empty_table()}
+        for place, (_, inner) in enumerate(states):
+            tables |= {f"{place}/{name}": table for name, table in inner.items()}
+        return {"members": [meta for meta, _ in states]}, tables | self.answers.state()
+
+    @classmethod
+    def load(cls, state: State, stream: Stream) -> Self:
+        """Make a group again from what `state` returned."""
+        meta, tables = state
+        queries = [Query.from_dict(given["query"]) for given in meta["members"]]
+        group = cls.of(queries[0], stream)
+        members = [group._made(query) for query in queries]
+        for place, (one, inner) in enumerate(zip(members, meta["members"], strict=True)):
+            one.load((inner, under(f"{place}/", tables)))
+        group._enter(members)
+        group.answers.load(tables)
+        if "schema" in tables:
+            group.bind(tables["schema"].schema, stream.source)
+        return group
+
+
+class AggregateGroup(PerIdGroup[AggregatedQuery]):
+    """One aggregated query."""
+
+    kind = "aggregate"
+
+    @classmethod
+    def handles(cls, query: Query) -> bool:
+        """Tell whether a query ranks ids by aggregates of the stream alone."""
+        return query.sides is not None and query.join is None
+
+    @classmethod
+    def of(cls, query: Query, stream: Stream, newest: int = NEVER) -> Self:  # noqa: ARG003 - as all kinds
+        """Make a group for a query."""
+        return cls()
+
+    def serves(self, query: Query) -> bool:  # noqa: ARG002 - as all kinds
+        """Tell whether a query can be added: each has a group of its own."""
+        return not self.members
+
+    def _made(self, query: Query) -> AggregatedQuery:
+        return AggregatedQuery(query)
+
+    def answer(self, due: DueWindows, limits: Sequence[int]) -> list[AnswerBlock]:
+        """Answer windows, in order; those of a query that came later may not have seen all."""
+        blocks = self.members[0].answer(due, self.answers) if len(due) else []
+        self.close(limits)
+        return blocks
+
+    def explain(self, number: int) -> list[str]:  # noqa: ARG002 - only rankings are numbered
+        """Say what is kept."""
+        (one,) = self.members
+        key = one.query.group_by or "the id"
+        return [
+            f"aggregated: {one}",
+            f"  {query_line(one.query)}",
+            f"  {key} counts once, with {', '.join(map(str, one.sides.aggregates))} of its events; one row for each "
+            f"pane and {key} is kept{_now(one)}",
+        ]
+
+
+class JoinGroup(PerIdGroup[JoinedQuery]):
+    """The joined queries of one service: those with windows that end together fetch together.
+
+    Parameters
+    ----------
+    remotes
+        What queries may join with.
+    remote
+        What these queries join with.
+    """
+
+    kind = "join"
+
+    def __init__(self, remotes: Mapping[str, Remote], remote: Remote) -> None:
+        super().__init__()
+        self.remotes, self.remote = remotes, remote
+
+    @classmethod
+    def handles(cls, query: Query) -> bool:
+        """Tell whether a query joins."""
+        return query.join is not None
+
+    @classmethod
+    def of(cls, query: Query, stream: Stream, newest: int = NEVER) -> Self:  # noqa: ARG003 - as all kinds
+        """Make a group for queries that join with the service of one; QueryError where it was not given."""
+        return cls(stream.remotes, remote_of(query, stream.remotes))
+
+    def serves(self, query: Query) -> bool:
+        """Tell whether a query can be added: it joins with the same service."""
+        return query.join is not None and self.remotes.get(query.join.service) is self.remote
+
+    def _made(self, query: Query) -> JoinedQuery:
+        return JoinedQuery(query, self.remote)
+
+    def remove(self, name: str) -> None:
+        """Stop serving a query; what is known of the service stays."""
+        super().remove(name)
+        self.remote.shared_budget.forget(name)
+
+    def learn(self, remote: Remote, changed: dict[Id, float]) -> None:
+        """Take in values of a service that have changed, if it is this one."""
+        for one in self.members if remote is self.remote else ():
+            one.join.learn(changed)
+
+    def settled(self, one: JoinedQuery) -> pa.Table:
         """Return the ids that are out of every answer of a query for good, and when their values were refreshed.
 
         Their remote values keep them out, and nobody will ask for these values again: neither the query nor any other
         that joins with the service. So where events are reduced elsewhere, those of such ids may stay there. None are
         settled where an id may get another remote row, where a value may be evicted, or where the service pushes its
-        changes. A query that comes later and
-        does ask for such values learns nothing for events that have stayed elsewhere.
+        changes. A query that comes later and does ask for such values learns nothing for events that have stayed
+        elsewhere.
         """
         ids: list[Id] = []
         refreshed = np.empty(0, np.int64)
-        kept = isinstance(one, JoinedQuery) and one.remote.replica.capacity is None and not one.remote.pushes
-        if kept and isinstance(one, JoinedQuery) and one.side.on is None:
-            names, value, since = one.remote.replica.columns()
+        if one.side.on is None and self.remote.replica.capacity is None and not self.remote.pushes:
+            names, value, since = self.remote.replica.columns()
             out = ~one.join.admits(value)
             out &= np.array([isinstance(name, str) == one.side.text_ids for name in names], bool)
-            if one.remote.shared_budget.budget != 0:
-                for other in self.queries:
-                    if isinstance(other, JoinedQuery) and other.remote is one.remote:
-                        out &= ~other.join.may_ask(value)
+            if self.remote.shared_budget.budget != 0:
+                for other in self.members:
+                    out &= ~other.join.may_ask(value)
             ids, refreshed = [names[place] for place in np.flatnonzero(out).tolist()], since[out]
         kind = pa.string() if one.side.text_ids else pa.int64()
         return pa.table({ID: pa.array(ids, kind), REFRESHED: refreshed})
 
-    # Events and news in, answers out.
-
-    def push(self, rows: EventBatch) -> list[BatchOutcome]:
-        """Take in one batch."""
-        return [one.push(rows) for one in self.queries]
-
-    def tell(self, service: str, values: Mapping[Any, float | None], at: int | datetime | None, watermark: int) -> None:
-        """Take in changes that the remote side tells by itself, at any time or now; every query of the service learns.
-
-        What is told now is newer than all that is known of it, even if that was known from after the watermark on.
-        """
-        if service not in self.remotes:
-            msg = f"there is no service {service!r}; there are {', '.join(map(repr, self.remotes)) or 'none'}"
-            raise InputError(msg)
-        remote, ids = self.remotes[service], list(values)
-        known = remote.replica.view(ids).refreshed
-        since = max(watermark, NEVER + 1, int(known.max(initial=NEVER))) if at is None else microseconds_of(at)
-        changed = remote.push_changes(values, since)
-        for one in self.queries:
-            if isinstance(one, JoinedQuery) and one.remote is remote:
-                one.join.learn(changed)
-
-    def advance(self, dues: Sequence[DueWindows], watermark: int) -> list[AnswerBlock]:
-        """Answer windows, listed query by query, which a watermark closes."""
-        blocks = self._answer(dues)
-        for one in self.queries:
-            one.close(watermark)
+    def answer(self, due: DueWindows, limits: Sequence[int]) -> list[AnswerBlock]:
+        """Answer windows in the order of their ends."""
+        blocks = answer_together(self.members, due, self.answers) if len(due) else []
+        self.close(limits)
         return blocks
 
-    def finish(self) -> list[AnswerBlock]:
-        """Answer every window that contains an event."""
-        dues = [one.rest() for one in self.queries]
-        blocks = self._answer(dues)
-        for one, due in zip(self.queries, dues, strict=True):
-            one.close(int(due.end.max(initial=NEVER)))
-        return blocks
+    def explain(self, number: int) -> list[str]:  # noqa: ARG002 - only rankings are numbered
+        """Say what each query asks of whom, and what it keeps."""
+        lines = [[f"joined: {one}", *(f"  {line}" for line in self._lines(one))] for one in self.members]
+        return [line for part in lines for line in ["", *part]][1:]
 
-    def _answer(self, dues: Sequence[DueWindows]) -> list[AnswerBlock]:
-        asked = list(zip(self.queries, dues, strict=True))
-        joined = answer_together([(one, due) for one, due in asked if isinstance(one, JoinedQuery)])
-        own = [block for one, due in asked if isinstance(one, AggregatedQuery) for block in one.answer(due)]
-        return joined + own
+    def _lines(self, one: JoinedQuery) -> list[str]:
+        join, sides, remote = one.query.join, one.sides, self.remote
+        assert join is not None
+        policy = join.policy_for(sides.condition is not None)
+        most = "no bound" if join.only_candidates else "all of the window is refreshed"
+        budget = most if join.budget is None else f"at most {join.budget:,} refreshes an answer"
+        whole = remote.shared_budget.budget
+        shared = "" if whole is None else f", {whole:,} at one moment with others that share it"
+        counted = f"{', '.join(map(str, sides.aggregates))} of its events" if sides.aggregates else "its latest event"
+        best = f"a list of the best {one.query.k} + {join.n} of each window"
+        kept = "the whole window" if one.join.objects.whole else best
+        lines = [
+            query_line(one.query),
+            f"service {join.service!r} by {join.on or 'the id'}: {policy.name}, {budget}{shared}",
+            f"an id counts once, with {counted}; {kept} is kept{_now(one, ' objects')}",
+        ]
+        if requests := remote.traffic.requests:
+            lines.append(f"{len(remote.replica):,} remote values are known, {requests:,} requests were made")
+        return lines
 
-    # Snapshots.
 
-    def state(self) -> list[State]:
-        """Return what there is, then the state of each query and of what is known of each service."""
-        meta = {"queries": len(self.queries), "services": list(self.remotes)}
-        own: State = (meta, {} if self.schema is None else {"schema": self.schema.empty_table()})
-        states = [one.state() for one in self.queries]
-        return [own, *states, *(remote.state() for remote in self.remotes.values())]
-
-    def load(self, states: Sequence[State]) -> None:
-        """Take over what `state` returned; services are those of now, what is known of them that of then."""
-        (meta, tables), *rest = states
-        queries, known = rest[: meta["queries"]], rest[meta["queries"] :]
-        for name, state in zip(meta["services"], known, strict=True):
-            if name in self.remotes:
-                self.remotes[name] = self.remotes[name].restored(state)
-        self.queries = [self._made(Query.from_dict(given["query"])) for given, _ in queries]
-        for one, state in zip(self.queries, queries, strict=True):
-            one.load(state)
-        if "schema" in tables:
-            self.bind(tables["schema"].schema)
+def _now(one: PerIdQuery, what: str = "") -> str:
+    """Say how much is kept of the events so far; nothing before the first one."""
+    stats = one.stats()
+    return f": {stats.kept:,}{what} of {stats.events:,} events now" if stats.events else ""

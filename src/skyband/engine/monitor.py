@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time as clock
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -12,24 +13,27 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from skyband import algorithms
 from skyband.algorithms.stkqf.skyline import Backfill
 from skyband.answers.answer import AnswerBlock, Answers
 from skyband.engine import snapshot
-from skyband.engine.explain import explain
+from skyband.engine.explain import counted
+from skyband.engine.groups import QueryGroup, ReducedBatch, Stream
 from skyband.engine.intake import BatchOutcome, outcome
-from skyband.engine.joins import Joins
-from skyband.engine.per_id import PerIdQuery, ReducedBatch
+from skyband.engine.joins import AggregateGroup, JoinGroup, PerIdGroup
 from skyband.engine.ranking import RankingGroup
-from skyband.engine.registry import QueryRegistry
 from skyband.engine.stats import Stats
-from skyband.errors import InputError, SnapshotError, TooManyWindows
+from skyband.errors import InputError, QueryError, SnapshotError, TooManyWindows
 from skyband.events.batch import EventBatch, StreamColumns, TimeUnit, as_batches, settle_nulls
 from skyband.order import IntArray
 from skyband.queries.query import Query
+from skyband.remote.remote import Remote, as_remotes
 from skyband.times import microseconds_of
-from skyband.windows import NEVER, Schedule
+from skyband.windows import ALWAYS, NEVER, Schedule
 
 logger = logging.getLogger(__name__)
+KINDS: tuple[type[QueryGroup], ...] = (RankingGroup, AggregateGroup, JoinGroup)
+"""The kinds of queries; groups are listed, and numbered, in this order."""
 MOST_ROWS = 1 << 25
 _SIDE_ROWS = ("late", "partly_late", "rejected", "ahead")
 
@@ -81,25 +85,26 @@ class Monitor:
         self.source: StreamColumns = StreamColumns(time, id, time_unit)
         self.on_late: Sink | None = on_late
         self.on_rejected: Sink | None = on_rejected
-        self.roster: QueryRegistry = QueryRegistry(algorithm, self.source, services)
+        self.stream = Stream(self.source, algorithms.find(algorithm), as_remotes(services))
+        self.groups: list[QueryGroup] = []
+        self.schema: pa.Schema | None = None
+        self._served: dict[str, QueryGroup] = {}  # by the queries' names, in the order in which they were registered
         self._types: dict[str, pa.DataType] = {}  # of the columns that have held anything
         self.watermark: int | None = None
         self.newest: int = NEVER
         self._stats = Stats()
         if queries:
-            self.roster.add(queries, None, NEVER)
+            self.register(*queries)
 
     # Events in, answers out.
 
-    def push(self, batch: Any, *, joined: bool = True, not_after: int | datetime | None = None) -> Answers:
+    def push(self, batch: Any, *, not_after: int | datetime | None = None) -> Answers:
         """Take in events: an Arrow batch or table, a data frame, or a list of dicts.
 
         Parameters
         ----------
         batch
             The events.
-        joined
-            Whether joined and aggregated queries get them too; where not, they get theirs from elsewhere, reduced.
         not_after
             Rows with a later time are rejected, and counted as `ahead`; they do not count as seen.
 
@@ -107,41 +112,55 @@ class Monitor:
         -------
         The answers of count windows that are now full. Time windows wait for `advance`.
         """
+        return self._push(batch, self.groups, not_after)
+
+    def merge(
+        self, rows: Any = None, partials: Mapping[str, ReducedBatch] | None = None, *,
+        not_after: int | datetime | None = None,
+    ) -> Answers:  # fmt: skip
+        """Take in a batch that is reduced elsewhere to what its queries need of it.
+
+        Parameters
+        ----------
+        rows
+            Its rows that may matter to queries that rank events.
+        partials
+            For each query that ranks ids, by name, the batch as partials. Where queries rank events too, it is their
+            rows that late and rejected ones are counted by, for all.
+        not_after
+            Rows with a later time are rejected.
+        """
+        ranking = [group for group in self.groups if group.takes == "rows"]
+        answers = Answers() if rows is None else self._push(rows, ranking, not_after)
+        if partials:
+            for group in self.groups:
+                group.merge(partials)
+            self.newest = max(self.newest, *(part.newest for part in partials.values()))
+            if not ranking:
+                most = {name: max(getattr(part, name) for part in partials.values()) for name in _SIDE_ROWS}
+                self._stats = replace(
+                    self._stats, **{name: getattr(self._stats, name) + count for name, count in most.items()}
+                )
+        return answers
+
+    def _push(self, batch: Any, groups: Sequence[QueryGroup], not_after: int | datetime | None) -> Answers:
         began = clock.perf_counter()
         blocks: list[AnswerBlock] = []
         limit = None if not_after is None else microseconds_of(not_after)
+        carried = set().union(*(group.carried for group in groups))
+        ids = set().union(*(group.id_columns for group in groups))
         for part in as_batches(batch, MOST_ROWS):
-            settled = settle_nulls(part, self._types, self.source, self._carried(joined), self.joins.id_columns)
-            self._bind(settled.schema, joined)
+            settled = settle_nulls(part, self._types, self.source, carried, ids)
+            self._bind(settled.schema, groups)
             self._types |= {f.name: f.type for f in part.schema if f.type != pa.null()}
             rows = EventBatch(settled, self.source, limit)
-            seen = [_naming(group, group.push, rows) for group in self.groups]
-            seen += self.joins.push(rows) if joined else []
-            self._note(rows, seen)
-            for group in self.groups:
-                if group.ranking.counts:
-                    blocks += group.advance(NEVER, group.due(NEVER))
+            self._note(rows, [seen for group in groups for seen in _naming(group, group.push, rows)])
+            blocks += self._answer(groups, None)
         self._stats = replace(
             self._stats, batches=self._stats.batches + 1,
             push_seconds=self._stats.push_seconds + clock.perf_counter() - began,
         )  # fmt: skip
         return self._answers(blocks, 0.0)
-
-    def push_reduced(self, reduced: Mapping[str, ReducedBatch]) -> None:
-        """Take in, for joined and aggregated queries by name, a batch that is reduced to what they need of it.
-
-        Where there are other queries too, it is they who count late and rejected rows for all.
-        """
-        for one in self.joins.queries:
-            one.take(reduced[one.name])
-        if not reduced:
-            return
-        self.newest = max(self.newest, *(part.newest for part in reduced.values()))
-        if not self.groups:
-            most = {name: max(getattr(part, name) for part in reduced.values()) for name in _SIDE_ROWS}
-            self._stats = replace(
-                self._stats, **{name: getattr(self._stats, name) + count for name, count in most.items()}
-            )
 
     def advance(self, watermark: int | datetime | None = None) -> Answers:
         """Let event time pass: answer every window that ends by the watermark.
@@ -153,26 +172,32 @@ class Monitor:
             ``emit="early"`` queries have so far.
         """
         began = clock.perf_counter()
-        timed = [group for group in self.groups if not group.ranking.counts]
         blocks: list[AnswerBlock] = []
         if watermark is not None:
-            mark = max(microseconds_of(watermark), NEVER if self.watermark is None else self.watermark)
-            dues = [_naming(group, group.due, mark) for group in timed]  # raises before anything has changed
-            joined = [_naming(one, one.due, mark) for one in self.joins.queries]
+            mark = max(microseconds_of(watermark), self._mark)
+            blocks = self._answer(self.groups, mark)
             self.watermark = mark
-            blocks = [block for group, due in zip(timed, dues, strict=True) for block in group.advance(mark, due)]
-            blocks += self.joins.advance(joined, mark)
         blocks += [block for group in self.groups for block in group.early()]
         return self._answers(blocks, began)
 
     def finish(self) -> Answers:
         """Answer every window that contains an event: the input has ended."""
         began = clock.perf_counter()
-        blocks = [block for group in self.groups for block in group.finish()]
-        return self._answers(blocks + self.joins.finish(), began)
+        return self._answers(self._answer(self.groups, ALWAYS), began)
 
-    def tell(self, service: str, values: Mapping[Any, float | None], at: int | datetime | None = None) -> None:
-        """Take in changes that the remote side tells by itself; they cost no budget.
+    def _answer(self, groups: Sequence[QueryGroup], watermark: int | None) -> list[AnswerBlock]:
+        """Answer the windows that a watermark closes; where these are too many, nothing has changed."""
+        closing = [(group, limits) for group in groups if (limits := group.limits(watermark)) is not None]
+        due = [_naming(group, group.due, limits) for group, limits in closing]
+        pairs = zip(closing, due, strict=True)
+        return [block for (group, limits), windows in pairs for block in group.answer(windows, limits)]
+
+    @property
+    def _mark(self) -> int:
+        return NEVER if self.watermark is None else self.watermark
+
+    def push_changes(self, service: str, values: Mapping[Any, float | None], at: int | datetime | None = None) -> None:
+        """Take in changes that the remote side pushes by itself; they cost no budget.
 
         They count for every object of the coming windows, whether a policy keeps it in its list or not.
 
@@ -192,41 +217,52 @@ class Monitor:
         >>> liked = Query("liked", k=1, score="x + likes", window=Window(10), join=Join("likes", budget=0))
         >>> monitor = Monitor([liked], time="t", id="name", services={"likes": lambda ids: {}})
         >>> _ = monitor.push([{"t": 1, "name": "a", "x": 1.0}, {"t": 2, "name": "b", "x": 2.0}])
-        >>> monitor.tell("likes", {"a": 30.0, "b": 20.0}, at=9)
+        >>> monitor.push_changes("likes", {"a": 30.0, "b": 20.0}, at=9)
         >>> [(row.id, row.score, row.age) for row in monitor.advance(10)[0].rows]
         [('a', 31.0, 1)]
         """
-        self.joins.tell(service, values, at, NEVER if self.watermark is None else self.watermark)
+        if service not in self.remotes:
+            msg = f"there is no service {service!r}; there are {', '.join(map(repr, self.remotes)) or 'none'}"
+            raise InputError(msg)
+        remote = self.remotes[service]
+        known = remote.replica.view(list(values)).refreshed
+        # What is pushed now is newer than all that is known of it, even if that was known from after the watermark on.
+        since = max(self._mark, NEVER + 1, int(known.max(initial=NEVER))) if at is None else microseconds_of(at)
+        changed = remote.push_changes(values, since)
+        for group in self.groups:
+            group.learn(remote, changed)
 
     def declare(self, schema: pa.Schema) -> None:
         """Say which columns the stream has before any event shows them; queries over others are refused."""
-        self._bind(schema)
+        self._bind(schema, self.groups)
 
-    def _bind(self, schema: pa.Schema, joined: bool = True) -> None:
+    def _bind(self, schema: pa.Schema, groups: Sequence[QueryGroup]) -> None:
         if self.schema is not None and schema.equals(self.schema):
             return
         self.source.check(schema)
         if self.schema is not None:
-            self._check_types(self.schema, schema, self._carried(joined))
-        self.roster.bind(schema, joined)
+            columns = set().union(*(group.carried | group.id_columns for group in groups))
+            self._check_types(self.schema, schema, {self.source.id, *columns})
+        for group in groups:
+            try:
+                group.bind(schema, self.source)
+            except InputError as error:
+                raise QueryError(str(error), group.queries[0].name) from None
+        self.schema = schema
 
-    def _check_types(self, before: pa.Schema, schema: pa.Schema, carried: set[str]) -> None:
+    def _check_types(self, before: pa.Schema, schema: pa.Schema, columns: set[str]) -> None:
         """Refuse a batch whose columns changed their type where kept events have the old one."""
         name = self.source.time
         if name in self._types and self.source.is_plain(before) != self.source.is_plain(schema):
             was, now = before.field(name).type, schema.field(name).type
             msg = f"the time column {name!r} was {was} so far and is {now} in this batch; give all batches one schema"
             raise InputError(msg)
-        for name in {self.source.id, *self.joins.id_columns, *carried}:
+        for name in columns:
             was, now = self._types.get(name), schema.field(name).type if name in schema.names else None
             if was is not None and was != now:
                 found = now or "missing"
                 msg = f"column {name!r} was {was} so far and is {found} in this batch; give all batches one schema"
                 raise InputError(msg)
-
-    def _carried(self, joined: bool) -> set[str]:
-        grouped = {column for group in self.groups for column in group.intake.select}
-        return grouped.union(*(one.query.select for one in self.joins.queries if joined))
 
     def _note(self, rows: EventBatch, seen: Sequence[BatchOutcome]) -> None:
         """Count the batch, and hand its late and rejected rows on."""
@@ -270,7 +306,7 @@ class Monitor:
             self._stats,
             answers=self._stats.answers + len(answers),
             answer_rows=self._stats.answer_rows + answers.rows,
-            rejected=self._stats.rejected + sum(one.take_unfit() for one in self.joins.queries),
+            rejected=self._stats.rejected + sum(group.take_unfit() for group in self.groups),
             answer_seconds=self._stats.answer_seconds + spent,
         )
         return answers
@@ -280,7 +316,7 @@ class Monitor:
         number = np.repeat(np.arange(len(blocks)), [len(block.end) for block in blocks])
         place = np.concatenate([np.arange(len(block.end)) for block in blocks])
         ends = np.concatenate([block.end for block in blocks])
-        rank = {name: i for i, name in enumerate(self.roster.order)}
+        rank = {name: i for i, name in enumerate(self._served)}
         turn = np.concatenate([np.array([rank[n] for n in block.names])[block.query] for block in blocks])
         # Windows that are closed on different sides end at one moment and are due at different ones.
         if len(blocks) == 1 and np.all((ends[1:] > ends[:-1]) | ((ends[1:] == ends[:-1]) & (turn[1:] >= turn[:-1]))):
@@ -293,22 +329,23 @@ class Monitor:
     @property
     def queries(self) -> list[Query]:
         """The queries, in the order in which they were registered."""
-        return self.roster.queries
+        known = {query.name: query for group in self.groups for query in group.queries}
+        return [known[name] for name in self._served]
 
     @property
-    def groups(self) -> list[RankingGroup]:
-        """What serves queries that rank events."""
-        return self.roster.groups
+    def rankings(self) -> list[RankingGroup]:
+        """The groups of queries that rank events."""
+        return [group for group in self.groups if isinstance(group, RankingGroup)]
 
     @property
-    def joins(self) -> Joins:
-        """What serves queries that join or aggregate."""
-        return self.roster.joins
+    def per_id(self) -> list[PerIdGroup[Any]]:
+        """The groups of queries that rank ids."""
+        return [group for group in self.groups if isinstance(group, PerIdGroup)]
 
     @property
-    def schema(self) -> pa.Schema | None:
-        """The stream's columns, as far as they are known."""
-        return self.roster.schema
+    def remotes(self) -> dict[str, Remote]:
+        """What joined queries join with, by name."""
+        return self.stream.remotes
 
     def register(self, *queries: Query, history: bool = False) -> list[Backfill | None]:
         """Serve more queries from the next batch on.
@@ -328,77 +365,157 @@ class Monitor:
         -------
         What each query misses of the stream's past; None: nothing.
         """
-        missed = self.roster.add(queries, self.watermark, self.newest)
+        self._check_names(queries)
+        for query in queries:
+            _kind(query).check(query, self.stream, self.schema)
+        missed = [self.backfill_for(query) for query in queries]
+        alike: dict[tuple[Any, ...], list[Query]] = {}
+        for query in queries:
+            alike.setdefault(_kind(query).key(query), []).append(query)
+        served: dict[str, QueryGroup] = {}
+        for members in alike.values():
+            for query in sorted(members, key=lambda query: -len(query.select)):  # others may share what these select
+                served[query.name] = self._find_group(query) or self._new_group(query)
+            for group in dict.fromkeys(served[query.name] for query in members):
+                self._add(group, [query for query in members if served[query.name] is group])
+        self._served |= {query.name: served[query.name] for query in queries}
         for query, missing in zip(queries, missed, strict=True):
-            if missing is not None and history:
-                self.roster.schedule(query.name).past = "awaited"
+            if missing is not None:
+                schedule = self._schedule(query.name)
+                schedule.case, schedule.past = missing.case.value, "awaited" if history else "missing"
+                schedule.missing_from, schedule.missing_to = missing.low, missing.high
+        logger.info("serving %d queries in %d groups", len(self._served), len(self.groups))
         return missed
 
-    def look_back(self, query: Query) -> Backfill | None:
+    def backfill_for(self, query: Query) -> Backfill | None:
         """Return what a query, were it registered now, would miss of the past; None when it would not.
 
         Count windows cannot look back: events of the past have no arrival numbers.
         """
-        return self.roster.look_back(query, self.watermark, self.newest)
+        if query.window.counts or self.newest == NEVER or self.watermark is None:
+            return None
+        schedule = Schedule.of(query)
+        schedule.closed_to = self.watermark
+        group = self._find_group(query) or _kind(query).of(query, self.stream, self.newest)
+        return group.backfill_for(schedule, self.newest)
 
     def fill(self, name: str, history: Any) -> None:
         """Give a query what it misses of the past: all events of that stretch, for its group; others are left out."""
         assert self.schema is not None
-        group, schedule = self.roster.group(name), self.roster.schedule(name)
+        group, schedule = self._group(name), self._schedule(name)
         batches = [_between(batch, self.source, schedule) for batch in as_batches(history, MOST_ROWS)]
         if any(batch.num_rows for batch in batches):
             batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
-            group.intake.bind(batch.schema, self.source.id)
+            group.bind(batch.schema, self.source)
             group.fill(EventBatch(batch, self.source), schedule)
-            group.intake.bind(self.schema, self.source.id)
+            group.bind(self.schema, self.source)
         else:
             group.fill(None, schedule)
 
     def unregister(self, name: str) -> None:
         """Stop serving a query; what is known of the service that it joined with stays."""
-        self.roster.remove(name)
+        group = self._group(name)
+        group.remove(name)
+        if not group.queries:
+            self.groups.remove(group)
+        del self._served[name]
 
     def change(self, query: Query) -> None:
         """Put a query in the place of the one with its name; what is kept serves it as far as it goes."""
-        self.roster.change(query, self.watermark, self.newest)
+        name, group = query.name, self._group(query.name)
+        paused, previous, order = self._schedule(name).paused, group.comparable(query), list(self._served)
+        _kind(query).check(query, self.stream, self.schema)
+        self.backfill_for(query)  # refuses too many windows while the present query is still there
+        if self._find_group(query) is group:
+            group.remove(name)
+            self._add(group, [query])
+        else:
+            self.unregister(name)
+            self.register(query)
+            self._served = {other: self._served[other] for other in order}
+        if previous is not None and query.emits_changes:
+            self._group(name).answers.previous[name] = previous
+        self._schedule(name).paused = paused
 
     def pause(self, name: str) -> None:
         """Stop showing a query's answers; its windows pass, and what they need is kept."""
-        self.roster.schedule(name).paused = True
+        self._schedule(name).paused = True
 
     def resume(self, name: str) -> None:
         """Show a paused query's answers again, from its next window on."""
-        self.roster.schedule(name).paused = False
+        self._schedule(name).paused = False
+
+    def _group(self, name: str) -> QueryGroup:
+        """Return the group that serves a query."""
+        if name not in self._served:
+            msg = f"there is no query {name!r}; there are {', '.join(map(repr, self._served)) or 'none'}"
+            raise QueryError(msg)
+        return self._served[name]
+
+    def _schedule(self, name: str) -> Schedule:
+        """Return the windows of a query."""
+        return self._group(name).schedule(name)
+
+    def _find_group(self, query: Query) -> QueryGroup | None:
+        """Return the group that can serve a query, if there is one; of several the one that is exact first."""
+        able = [group for group in self.groups if group.serves(query)]
+        if len(able) < 2:
+            return able[0] if able else None
+        return min(able, key=lambda group: group.exact_from(Schedule.of(query)))
+
+    def _new_group(self, query: Query) -> QueryGroup:
+        """Make a group for queries like one."""
+        group = _kind(query).of(query, self.stream, self.newest)
+        self.groups = sorted([*self.groups, group], key=lambda group: KINDS.index(type(group)))
+        return group
+
+    def _add(self, group: QueryGroup, queries: Sequence[Query]) -> None:
+        group.add(queries, self._mark, self.newest)
+        if self.schema is not None:
+            group.bind(self.schema, self.source)
+
+    def _check_names(self, queries: Sequence[Query]) -> None:
+        if odd := [query for query in queries if not isinstance(query, Query)]:
+            msg = f"{odd[0]!r} is no Query; make one with Query(name, k=…, score=…, window=…)"
+            raise QueryError(msg)
+        names = [query.name for query in queries]
+        if twice := sorted(name for name, count in Counter(names).items() if count > 1 or name in self._served):
+            msg = f"there is already a query named {', '.join(map(repr, twice))}; names are unique: choose another"
+            raise QueryError(msg)
 
     # Looking inside.
 
     def stats(self) -> Stats:
         """Return the numbers so far."""
-        return replace(
-            self._stats, groups=(*(g.stats() for g in self.groups), *(one.stats() for one in self.joins.queries))
-        )
+        return replace(self._stats, groups=tuple(stats for group in self.groups for stats in group.stats()))
 
     def explain(self) -> str:
         """Say which queries share what, the panes and the staircase, and why."""
-        return explain(self.groups, self.roster.algorithm.name, self.joins.queries)
+        rankings = sum(group.takes == "rows" for group in self.groups)
+        shared = f" in {counted(rankings, 'group')}, algorithm {self.stream.algorithm.name!r}" if rankings else ""
+        lines = [counted(len(self._served), "query") + shared]
+        for number, group in enumerate(self.groups, 1):
+            lines += ["", *group.explain(number)]
+        return "\n".join(lines)
 
     # Snapshots.
 
     def snapshot(self) -> bytes:
         """Return everything as bytes, detached from the live state; `restore` continues from them."""
-        joins = self.joins.state()
         meta = {
-            "algorithm": self.roster.algorithm.name,
+            "algorithm": self.stream.algorithm.name,
             "source": [self.source.time, self.source.id, self.source.time_unit],
-            "order": self.roster.order,
+            "order": list(self._served),
             "watermark": self.watermark,
             "newest": self.newest,
             "stats": asdict(self._stats),
-            "joins": len(joins),
+            "groups": [group.kind for group in self.groups],
+            "services": list(self.remotes),
         }
         tables = {} if self.schema is None else {"schema": self.schema.empty_table()}
         tables["types"] = pa.schema(list(self._types.items())).empty_table()
-        return snapshot.encode(meta, tables, [*(group.state() for group in self.groups), *joins])
+        states = [*(group.state() for group in self.groups), *(remote.state() for remote in self.remotes.values())]
+        return snapshot.encode(meta, tables, states)
 
     @classmethod
     def restore(
@@ -435,7 +552,7 @@ class Monitor:
         >>> [row.score for row in Monitor.restore(monitor.snapshot()).advance(10)[0].rows]
         [5.0]
         """
-        meta, tables, groups = snapshot.decode(blob)
+        meta, tables, states = snapshot.decode(blob)
         if "order" not in meta:
             msg = "this is a snapshot of subscriptions; restore it with Subscriptions.restore"
             raise SnapshotError(msg)
@@ -449,13 +566,19 @@ class Monitor:
             on_rejected=on_rejected,
             services=services,
         )
-        monitor.roster.order, monitor.watermark, monitor.newest = meta["order"], meta["watermark"], meta["newest"]
+        monitor.watermark, monitor.newest = meta["watermark"], meta["newest"]
         monitor._stats = Stats(**{key: value for key, value in meta["stats"].items() if key != "groups"})
-        split = len(groups) - meta["joins"]
-        monitor.roster.groups = [RankingGroup.load(state, monitor.roster.algorithm) for state in groups[:split]]
-        monitor.joins.load(groups[split:])
+        groups, known = states[: len(meta["groups"])], states[len(meta["groups"]) :]
+        for name, state in zip(meta["services"], known, strict=True):
+            if name in monitor.remotes:
+                monitor.remotes[name] = monitor.remotes[name].restored(state)
+        kinds = {kind.kind: kind for kind in KINDS}
+        pairs = zip(meta["groups"], groups, strict=True)
+        monitor.groups = [kinds[kind].load(state, monitor.stream) for kind, state in pairs]
+        served = {query.name: group for group in monitor.groups for query in group.queries}
+        monitor._served = {name: served[name] for name in meta["order"]}
         if "schema" in tables:
-            monitor._bind(tables["schema"].schema, joined=False)
+            monitor._bind(tables["schema"].schema, [group for group in monitor.groups if group.takes == "rows"])
         monitor._types = {field.name: field.type for field in tables["types"].schema}
         return monitor
 
@@ -467,11 +590,14 @@ def _between(batch: pa.RecordBatch, source: StreamColumns, schedule: Schedule) -
     return batch.filter(pa.array((time >= low) & (time < schedule.missing_to)))
 
 
-def _naming(group: RankingGroup | PerIdQuery, do: Callable[[T], R], what: T) -> R:
+def _kind(query: Query) -> type[QueryGroup]:
+    return next(kind for kind in KINDS if kind.handles(query))
+
+
+def _naming(group: QueryGroup, do: Callable[[T], R], what: T) -> R:
     """Do something with a group; where it has too many windows, name the query that asks for the most."""
     try:
         return do(what)
     except TooManyWindows as error:
-        queries = [group.query] if isinstance(group, PerIdQuery) else group.queries
-        error.query = min(queries, key=lambda query: query.window.slide).name
+        error.query = min(group.queries, key=lambda query: query.window.slide).name
         raise

@@ -5,42 +5,20 @@ Its kinds are joined queries, `skyband.engine.joined_query`, and aggregated ones
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict
 
 import numpy as np
 import pyarrow as pa
 
-from skyband.answers.answer import AnswerBlock, Answers, Row
-from skyband.answers.changes import as_rows, as_table, difference
+from skyband.engine.groups import ReducedBatch
 from skyband.engine.intake import BatchOutcome, Counts
 from skyband.engine.measures import ROWS
 from skyband.engine.partials import FIRST, TIME, Partials
+from skyband.engine.snapshot import State, under
 from skyband.engine.stats import GroupStats
 from skyband.events.batch import EventBatch
 from skyband.queries.query import Query
-from skyband.windows import NEVER, DueWindows, Schedule, WindowGrid
-
-State = tuple[dict[str, Any], dict[str, pa.Table]]
-
-
-@dataclass(frozen=True)
-class ReducedBatch:
-    """Events of a batch as partials, and how many rows of the batch are none; `newest` is the latest time of all.
-
-    Of the `rejected` rows, `ahead` were later than they may be; `newest` leaves these out.
-
-    `aside` is about events that stay elsewhere since their ids are settled: of each pane, how many `rows` these are,
-    the `first` and the last `time`, and when the oldest of their remote values was `refreshed`.
-    """
-
-    partials: pa.Table
-    newest: int
-    late: int = 0
-    partly_late: int = 0
-    rejected: int = 0
-    aside: pa.Table | None = None
-    ahead: int = 0
+from skyband.windows import NEVER, Schedule, WindowGrid
 
 
 class PerIdQuery:
@@ -61,8 +39,6 @@ class PerIdQuery:
         self.side = Partials(self.sides, self.windows, query.order, on, query.select, query.group_by)
         self.counts = Counts()
         self.last = NEVER
-        self.previous: list[Row] = []
-        self.plain = False
         self._unfit = 0
 
     @property
@@ -141,29 +117,6 @@ class PerIdQuery:
         unfit, self._unfit = self._unfit, 0
         return unfit
 
-    def due(self, watermark: int) -> DueWindows:
-        """List the windows that a watermark closes."""
-        return DueWindows.by([self.schedule], [watermark])
-
-    def rest(self) -> DueWindows:
-        """List all windows that contain an event: the input has ended."""
-        return DueWindows.none() if self.last == NEVER else self.due(self.schedule.last_end_of(self.last))
-
-    def close(self, watermark: int) -> None:
-        """Note that windows up to a watermark are past."""
-        self.schedule.closed_to = max(self.schedule.closed_to, watermark)
-
-    def with_changes(self, block: AnswerBlock) -> AnswerBlock:
-        """Compare each answer with the one before it, where the query asks for that."""
-        if not self.query.emits_changes:
-            return block
-        changes, emit = [], self.query.emit
-        for answer in Answers([block], plain=self.plain):
-            found = difference(self.previous, answer.rows, by_id=emit == "changes")
-            changes.append([change for change in found if emit in ("changes", change.kind)])
-            self.previous = answer.rows
-        return replace(block, changes=changes)
-
     # Looking inside, and snapshots.
 
     def stats(self) -> GroupStats:
@@ -176,10 +129,7 @@ class PerIdQuery:
         return {
             "query": self.query.as_dict(), "schedule": asdict(self.schedule), "counts": asdict(self.counts),
             "last": self.last,
-        }, {
-            **{f"side/{name}": table for name, table in self.side.state().items()},
-            **({"previous": as_table(self.previous)} if self.previous else {}),
-        }  # fmt: skip
+        }, {f"side/{name}": table for name, table in self.side.state().items()}  # fmt: skip
 
     def load(self, state: State) -> None:
         """Take over what `state` returned, of the same query."""
@@ -187,9 +137,3 @@ class PerIdQuery:
         self.schedule, self.counts = Schedule(**meta["schedule"]), Counts(**meta["counts"])
         self.last = meta["last"]
         self.side.load(under("side/", tables))
-        self.previous = as_rows(tables["previous"]) if "previous" in tables else []
-
-
-def under(folder: str, tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
-    """Return the tables whose names begin with that of a folder, without it."""
-    return {name.removeprefix(folder): table for name, table in tables.items() if name.startswith(folder)}

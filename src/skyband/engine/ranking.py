@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 
+from skyband import algorithms
 from skyband.algorithms.base import Algorithm, BatchCounts, Columns, Picks
 from skyband.algorithms.stkqf.skyline import Backfill, Need, scan_for
-from skyband.answers.answer import AnswerBlock, Answers, Events, Row
-from skyband.answers.changes import as_rows, as_table, difference
+from skyband.answers.answer import AnswerBlock, Events, Row
+from skyband.engine.explain import backfill_text, clock_time, query_line
+from skyband.engine.groups import QueryGroup, Stream
 from skyband.engine.intake import APPROXIMATE, WARMING_UP, BatchOutcome, Counts, Intake, Ranking
+from skyband.engine.snapshot import State, under
 from skyband.engine.stats import GroupStats
-from skyband.events.batch import EventBatch
+from skyband.errors import QueryError
+from skyband.events.batch import EventBatch, StreamColumns
 from skyband.events.keys import Keys
 from skyband.events.store import EventStore
 from skyband.order import BoolArray, IntArray, SlotArray, merit_of, rank_in_runs
@@ -43,7 +47,7 @@ class _Arriving:
         return self.intake.store(self.columns, rows, self.rows, self.index)
 
 
-class RankingGroup:
+class RankingGroup(QueryGroup):
     """Events in, answers out, for queries that rank alike.
 
     Parameters
@@ -59,21 +63,43 @@ class RankingGroup:
         the event was late for all its queries: a new query whose window reaches back to it cannot be exact.
     """
 
+    kind = "ranking"
+
     def __init__(
         self, ranking: Ranking, algorithm: type[Algorithm], select: Sequence[str], blind_to: int = NEVER
     ) -> None:
+        super().__init__(counts=ranking.counts, by_id=ranking.distinct is not None)
         self.ranking = ranking
         self.blind_to = blind_to
         self.arena = EventStore(ranking.counts)
         self.intake = Intake(ranking, self.arena, select)
         self._algorithm, self._planned = algorithm(self.arena, ranking.distinct), True
-        self.queries: list[Query] = []
-        self.schedules: list[Schedule] = []
         self.counts = Counts()
         self.first, self.last = ALWAYS, NEVER
-        self.previous: dict[str, list[Row]] = {}
         self.shown: dict[tuple[str, int], str] = {}
-        self.plain = False
+
+    @classmethod
+    def handles(cls, query: Query) -> bool:
+        """Tell whether a query ranks events."""
+        return query.sides is None
+
+    @classmethod
+    def key(cls, query: Query) -> tuple[Any, ...]:
+        """Return how a query ranks."""
+        return cls.kind, Ranking.of(query)
+
+    @classmethod
+    def of(cls, query: Query, stream: Stream, newest: int = NEVER) -> Self:
+        """Make a group for queries that rank and select as one does; QueryError where the algorithm does not."""
+        algorithm = stream.algorithm
+        if query.distinct not in algorithm.distincts:
+            able = [a.name for a in algorithms.ALGORITHMS.values() if query.distinct in a.distincts]
+            msg = (
+                f"algorithm {algorithm.name!r} ranks events, as its paper does: it has no "
+                f"distinct={query.distinct!r}; leave that out, or take one of {', '.join(able)}"
+            )
+            raise QueryError(msg, query.name)
+        return cls(Ranking.of(query), algorithm, query.select, newest)
 
     def serves(self, query: Query) -> bool:
         """Tell whether a query can be served: it ranks alike, and by the columns that settle ties here.
@@ -107,7 +133,7 @@ class RankingGroup:
             self._planned = True
         return self._algorithm
 
-    def add(self, queries: Sequence[Query], watermark: int) -> None:
+    def add(self, queries: Sequence[Query], watermark: int, newest: int = NEVER) -> None:  # noqa: ARG002 - `blind_to`
         """Serve more queries, which rank as this group does; windows that end by the watermark are past."""
         schedules = [Schedule.of(query) for query in queries]
         for schedule in schedules:
@@ -126,7 +152,7 @@ class RankingGroup:
         seen_from = 0 if self.ranking.counts else self.blind_to + 1
         return max(exact_from, schedule.first_start_from(seen_from))
 
-    def look_back(self, schedule: Schedule, newest: int) -> Backfill | None:
+    def backfill_for(self, schedule: Schedule, newest: int) -> Backfill | None:
         """Return what a new query would miss of the past, up to `newest`; None where it is exact at once.
 
         Of what it needs, only that can be missing which reaches further back than the exact queries as deep as it.
@@ -148,11 +174,13 @@ class RankingGroup:
 
     def remove(self, name: str) -> None:
         """Stop serving a query."""
-        place = [query.name for query in self.queries].index(name)
-        del self.queries[place], self.schedules[place]
-        self.previous.pop(name, None)
+        super().remove(name)
         self.shown = {key: seen for key, seen in self.shown.items() if key[0] != name}
         self._planned = not self.schedules
+
+    def comparable(self, query: Query) -> list[Row] | None:
+        """Return the last answer of a query that will rank as before."""
+        return self.answers.previous.get(query.name) if self.serves(query) else None
 
     # Events in.
 
@@ -214,14 +242,24 @@ class RankingGroup:
             events = columns.position[~np.isnan(columns.merit)] if events is None else events
             schedule.first = min(schedule.first, int(events[events >= schedule.next_start].min(initial=ALWAYS)))
 
-    def push(self, rows: EventBatch) -> BatchOutcome:
+    @property
+    def carried(self) -> set[str]:
+        """The columns that are carried into answers."""
+        return set(self.intake.select)
+
+    def bind(self, schema: pa.Schema, source: StreamColumns) -> None:
+        """Look up the columns of the ranking."""
+        self.intake.bind(schema, source.id)
+        self.answers.plain = source.is_plain(schema)
+
+    def push(self, rows: EventBatch) -> list[BatchOutcome]:
         """Take in one batch."""
         tally = self._tally()
         columns, index, seen = self._take(rows, tally)
         self._count(tally, seen, columns, index)
         if not self.ranking.counts:  # count windows that are full by now come first: some end amid the batch
             self._compact()
-        return seen
+        return [seen]
 
     def _tally(self) -> BatchCounts:
         if self.ranking.counts or not self.schedules:
@@ -264,46 +302,30 @@ class RankingGroup:
 
     # Answers out.
 
-    def advance(self, watermark: int, due: DueWindows) -> list[AnswerBlock]:
-        """Answer every window that ends by the watermark (or, counting events, by the last one), as `due` lists."""
-        limits = self._limits(watermark)
-        return self._answer(due, limits, limits[0])
+    def limits(self, watermark: int | None) -> list[int] | None:
+        """Return up to where windows close: those that count events as far as these have come, others in time."""
+        counts = self.ranking.counts
+        if watermark == ALWAYS:
+            if self.last == NEVER:
+                return None
+            return [s.first_end_after(self.last) if counts else s.last_end_of(self.last) for s in self.schedules]
+        if counts:
+            return [self.intake.arrived] * len(self.schedules) if watermark is None else None
+        return None if watermark is None else [watermark] * len(self.schedules)
 
-    def due(self, watermark: int) -> DueWindows:
-        """List the windows that a watermark closes; InputError when they are absurdly many."""
-        return DueWindows.by(self.schedules, self._limits(watermark))
-
-    def _limits(self, watermark: int) -> list[int]:
-        """Return up to where the windows of each query are closed."""
-        return [self.intake.arrived if self.ranking.counts else watermark] * len(self.schedules)
-
-    def finish(self) -> list[AnswerBlock]:
-        """Answer every window that contains an event: there is no more to come."""
-        if self.last == NEVER:
+    def answer(self, due: DueWindows, limits: Sequence[int]) -> list[AnswerBlock]:
+        """Answer windows, and close those of each query up to its limit."""
+        if self.first == ALWAYS:
+            self.close(limits)
             return []
-        if self.ranking.counts:
-            limits = [s.first_end_after(self.last) for s in self.schedules]
-        else:
-            limits = [s.last_end_of(self.last) for s in self.schedules]
-        return self._answer(DueWindows.by(self.schedules, limits), limits, max(limits, default=NEVER))
-
-    def _answer(self, due: DueWindows, limits: Sequence[int], sealed_to: int) -> list[AnswerBlock]:
-        if self.first == ALWAYS or not self.schedules:
-            self._close(limits)
-            return []
-        picks = self._in_order(due, self.algorithm.answer(due, sealed_to))
-        self._close(limits)
+        picks = self._in_order(due, self.algorithm.answer(due, max(limits)))
+        self.close(limits)
         if self.shown:
             closed = {schedule.name: schedule.closed_to for schedule in self.schedules}
             self.shown = {key: seen for key, seen in self.shown.items() if key[1] > closed.get(key[0], ALWAYS)}
         blocks = self._blocks(due, picks)
         self._compact()
         return blocks
-
-    def _close(self, limits: Sequence[int]) -> None:
-        for schedule, limit in zip(self.schedules, limits, strict=True):
-            if limit > schedule.closed_to:
-                schedule.closed_to = limit
 
     def early(self) -> list[AnswerBlock]:
         """Answer the windows that are still open and look different from when they were last shown."""
@@ -326,7 +348,7 @@ class RankingGroup:
         query_, start, end_ = (np.array(column, np.int64) for column in zip(*starts, strict=True))
         offsets = np.cumsum([0, *(len(part) for part in parts)])
         picks = Picks(np.concatenate(parts), offsets)
-        return [self._block(DueWindows(query_, start, end_), picks, provisional=True)]
+        return self._blocks(DueWindows(query_, start, end_), picks, provisional=True)
 
     def _peek(self, query: int, end: int) -> SlotArray:
         """Answer a window that is still open with what there is."""
@@ -366,39 +388,18 @@ class RankingGroup:
             shown += repr(payload.select(list(select)).take(pa.array(slots)).to_pylist())
         return blake2b(shown.encode(), digest_size=12).hexdigest()
 
-    def _blocks(self, due: DueWindows, picks: Picks) -> list[AnswerBlock]:
-        """Make the answers' columns; queries that emit changes get a block of their own."""
-        changing = np.array([query.emits_changes for query in self.queries])[due.query]
-        paused = np.array([schedule.paused for schedule in self.schedules])[due.query]
-        if not (changing.any() or paused.any()):
-            return [self._block(due, picks)] if len(due) else []
-        blocks = []
-        for wanted in (False, True):
-            chosen = (changing == wanted) & ~paused
-            if chosen.any():
-                part = DueWindows(due.query[chosen], due.start[chosen], due.end[chosen])
-                block = self._block(part, _choose(picks, chosen))
-                blocks.append(self._with_changes(block) if wanted else block)
-        return blocks
-
-    def _block(self, due: DueWindows, picks: Picks, provisional: bool = False) -> AnswerBlock:
-        shift = np.array([s.shift for s in self.schedules], np.int64)[due.query]
+    def _blocks(self, due: DueWindows, picks: Picks, provisional: bool = False) -> list[AnswerBlock]:
         # Events are in many answers: with more rows than slots, the slots are stored once and rows refer to them.
         shared = len(picks.slots) > self.arena.size
-        whole = self._exact(due, picks)
-        return AnswerBlock(
-            names=[query.name for query in self.queries],
-            query=due.query,
-            start=due.start - shift,
-            end=due.end - shift,
-            exact=whole & self.algorithm.exact,
-            offsets=picks.offsets,
-            events=self._events(np.arange(self.arena.size) if shared else picks.slots),
+        whole, exact = self._exact(due, picks), self.algorithm.exact
+        return self.answers.blocks(
+            due,
+            picks.offsets,
+            self._events(np.arange(self.arena.size) if shared else picks.slots),
+            whole & exact,
+            WARMING_UP if exact else np.where(whole, APPROXIMATE, WARMING_UP),
             place=picks.slots if shared else None,
-            selects=[query.select for query in self.queries],
-            counts=self.ranking.counts,
             provisional=provisional,
-            why=WARMING_UP if self.algorithm.exact else np.where(whole, APPROXIMATE, WARMING_UP),
         )
 
     def _exact(self, due: DueWindows, picks: Picks) -> BoolArray:
@@ -426,28 +427,30 @@ class RankingGroup:
             payload=carried,
         )
 
-    def _with_changes(self, block: AnswerBlock) -> AnswerBlock:
-        """Compare each answer with the one before it."""
-        changes, emits = [], {query.name: query.emit for query in self.queries}
-        for answer in Answers([block], plain=self.plain):
-            before, emit = self.previous.get(answer.query, []), emits[answer.query]
-            # An id that comes with another event has moved or is updated; as a solution of RSP-QL it is a new one.
-            by_id = self.ranking.distinct is not None and emit == "changes"
-            found = difference(before, answer.rows, by_id=by_id)
-            changes.append([change for change in found if emit in ("changes", change.kind)])
-            self.previous[answer.query] = answer.rows
-        return replace(block, changes=changes)
-
     # Looking inside, and snapshots.
 
-    def stats(self) -> GroupStats:
+    def stats(self) -> list[GroupStats]:
         """Return the numbers so far."""
-        return GroupStats(
+        return [GroupStats(
             str(self.ranking), tuple(query.name for query in self.queries), **asdict(self.counts),
             kept=len(self.algorithm.kept()), bound=self.algorithm.bound(), uses=self.algorithm.uses(),
-        )  # fmt: skip
+        )]  # fmt: skip
 
-    def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+    def explain(self, number: int) -> list[str]:
+        """Say which queries share the ranking, and what is kept."""
+        moment = str if self.ranking.counts or self.answers.plain else clock_time
+        lines = [
+            query_line(query) + backfill_text(schedule, moment)
+            for query, schedule in zip(self.queries, self.schedules, strict=True)
+        ]
+        lines += self.algorithm.explain(moment)
+        (stats,) = self.stats()
+        if stats.events:  # before the first event there is nothing to count
+            limit = f"; at most {stats.bound:,}" if stats.kept else ""
+            lines.append(f"keeps {stats.kept:,} of {stats.events:,} events now{limit}")
+        return [f"group {number}: {self.ranking}", *(f"  {line}" for line in lines)]
+
+    def state(self) -> State:
         """Return everything as plain values and tables, detached from the live state."""
         self._compact(1.25, 256)  # what is not kept any more need not be written either
         algorithm = self.algorithm.snapshot()
@@ -463,38 +466,27 @@ class RankingGroup:
         }
         tables = {f"arena/{name}": table for name, table in self.arena.state().items()}
         tables |= {f"algorithm/{name}": pa.table({"": pa.array(value)}) for name, value in arrays.items()}
-        tables |= {f"previous/{name}": as_table(rows) for name, rows in self.previous.items()}
+        tables |= self.answers.state()
         for name, keys in (("ids", self.intake.id_keys), ("partitions", self.intake.partitions)):
             tables[f"keys/{name}"] = pa.table({"": pa.array(keys.values.tolist())})
         return meta, tables
 
     @classmethod
-    def load(cls, state: tuple[dict[str, Any], dict[str, pa.Table]], algorithm: type[Algorithm]) -> RankingGroup:
+    def load(cls, state: State, stream: Stream) -> Self:
         """Make a group again from what `state` returned."""
         meta, tables = state
         queries = [Query.from_dict(given) for given in meta["queries"]]
-        group = cls(Ranking.of(queries[0]), algorithm, meta["select"])
-        group.queries = queries
-        group.schedules = [Schedule(**given) for given in meta["schedules"]]
+        group = cls(Ranking.of(queries[0]), stream.algorithm, meta["select"])
+        group.queries += queries
+        group.schedules += [Schedule(**given) for given in meta["schedules"]]
         group.counts = Counts(**meta["counts"])
         group.first, group.last, group.intake.arrived, group.blind_to = meta["extent"]
         group.shown = {(name, end): look for name, end, look in meta["shown"]}
-        group.arena.load(dict(_under("arena/", tables)))
+        group.arena.load(under("arena/", tables))
         group.algorithm.plan(group.schedules)
-        arrays = {name: table[""].to_numpy().copy() for name, table in _under("algorithm/", tables)}
+        arrays = {name: table[""].to_numpy().copy() for name, table in under("algorithm/", tables).items()}
         group.algorithm.restore(meta["algorithm"] | arrays)
-        group.previous = {name: as_rows(table) for name, table in _under("previous/", tables)}
+        group.answers.load(tables)
         group.intake.id_keys = Keys.of(tables["keys/ids"][""])
         group.intake.partitions = Keys.of(tables["keys/partitions"][""])
         return group
-
-
-def _under(folder: str, tables: dict[str, pa.Table]) -> list[tuple[str, pa.Table]]:
-    return [(name.removeprefix(folder), table) for name, table in tables.items() if name.startswith(folder)]
-
-
-def _choose(picks: Picks, chosen: BoolArray) -> Picks:
-    """Leave only some of the answers."""
-    sizes = np.diff(picks.offsets)
-    proven = None if picks.proven is None else picks.proven[chosen]
-    return Picks(picks.slots[np.repeat(chosen, sizes)], np.concatenate([[0], np.cumsum(sizes[chosen])]), proven)

@@ -9,19 +9,24 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from skyband.errors import SnapshotError
 
-VERSION = 4
+VERSION = 5
 _MAGIC = b"SKYBAND\n"
 _HEAD = struct.Struct("<8sI32s")
 _LENGTH = struct.Struct("<Q")
 
 State = tuple[dict[str, Any], dict[str, pa.Table]]
+
+
+def under(folder: str, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """Return the tables whose names begin with that of a folder, without it."""
+    return {name.removeprefix(folder): table for name, table in tables.items() if name.startswith(folder)}
 
 
 def encode(meta: dict[str, Any], tables: dict[str, pa.Table], groups: Sequence[State]) -> bytes:

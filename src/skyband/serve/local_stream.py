@@ -148,7 +148,7 @@ class LocalStream:
     # Queries that come and go.
 
     def _check(self, queries: Sequence[Query]) -> None:
-        known = {*self.monitor.roster.order, *self._aside}
+        known = {*(query.name for query in self.monitor.queries), *self._aside}
         for query in queries:
             if query.name in known:
                 msg = f"there is already a query named {query.name!r}; names are unique: choose another"

@@ -30,7 +30,7 @@ from skyband.engine import snapshot
 from skyband.errors import InputError, SnapshotError
 from skyband.files.durable import Folder
 
-FORMAT = 2
+FORMAT = 3
 KEPT_STATES = 4
 COMMANDS = ("add", "change", "remove", "pause", "resume", "set aside")
 FIXED = {

@@ -253,7 +253,7 @@ class Control:
             return "nothing has been read yet"
         nobody = dict.fromkeys(self.checkpoint.services(), Remote(lambda _: {}))  # to look on, none need be asked
         monitor = Monitor.restore(self.checkpoint.load(states[-1]).monitor, services=nobody)
-        return "\n\n".join([monitor.explain(), *_reduction(len(monitor.groups))])
+        return "\n\n".join([monitor.explain(), *_reduction(len(monitor.rankings))])
 
 
 def _reduction(rankings: int) -> list[str]:

@@ -349,7 +349,7 @@ class _Live:
             self._fill(df.sparkSession)
             for name, feed in self.stream.feeds.items():
                 since = self.monitor.newest if self.monitor.newest > NEVER else None
-                self.monitor.tell(name, feed.drain(batch_id), at=since)
+                self.monitor.push_changes(name, feed.drain(batch_id), at=since)
             mark = None if self.stream.delay is None else self.monitor.newest - self.stream.delay
             answers = [*reading.answers, self.monitor.advance(mark if self.monitor.newest > NEVER else None)]
         tried = [name for name, blame in aside.items() if blame["trial"]]
@@ -376,7 +376,7 @@ class _Live:
 
     def _read(self, df: DataFrame, limit: int | None) -> BatchProgress:
         """Take the batch in: what may matter of it, where queries join or aggregate reduced, with side outputs all."""
-        reading, joined = BatchProgress(), bool(self.monitor.joins.queries)
+        reading, joined = BatchProgress(), bool(self.monitor.per_id)
         if joined and self.reader.whole:
             reading.passes = 1
             with reading.phase("scan"):
@@ -387,7 +387,7 @@ class _Live:
                 reading.ahead_at = None if limit is None else ahead_time(table, self.stream.source, limit)
                 reading.answers = [self.monitor.push(table, not_after=limit)]
             return reading
-        if self.monitor.groups or not joined:
+        if self.monitor.rankings or not joined:
             reading = self.reader.read(df, self.monitor, limit)
         if joined:
             self.joiner.read(df, self.monitor, reading, limit)
@@ -507,7 +507,7 @@ class _Live:
     def _announce(self, more: Sequence[Query] = ()) -> None:
         """Let the monitor know which columns it will be given, also for some more queries."""
         plain = [query for query in more if query.sides is None]
-        rankings = [*(group.ranking for group in self.monitor.groups), *(Ranking.of(query) for query in plain)]
+        rankings = [*(group.ranking for group in self.monitor.rankings), *(Ranking.of(query) for query in plain)]
         self.monitor.declare(columns.declared(self.stream.schema, rankings))
 
     # The past.
@@ -517,7 +517,7 @@ class _Live:
         watermark = self.monitor.watermark
         if watermark is None or self.stream.history is None:
             return
-        for group in self.monitor.groups:
+        for group in self.monitor.rankings:
             for schedule in group.schedules:
                 low, high = max(schedule.next_start, schedule.missing_from), schedule.missing_to
                 if schedule.past == "awaited" and high <= watermark:
@@ -587,7 +587,7 @@ class _Live:
                 name: sum(int(getattr(one, name).sum()) for one in spent) for name in ("refreshes", "failures", "stale")
             }
         self.progress = [*self.progress[-RECENT + 1 :], entry]
-        schedules = [s for g in monitor.groups for s in g.schedules] + [one.schedule for one in monitor.joins.queries]
+        schedules = [schedule for group in monitor.groups for schedule in group.schedules]
         waiting = {s.name for s in schedules if s.past == "awaited"}
         paused = {s.name for s in schedules if s.paused}
         listed = [

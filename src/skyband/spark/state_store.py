@@ -281,7 +281,7 @@ class Plan:
 
     def _columns(self, monitor: Monitor) -> pa.Schema:
         """Return the columns of the rows, and those that only queries of the past wanted to carry."""
-        carried = {name for group in monitor.groups for name in group.intake.select} - set(self.rows.names)
+        carried = {name for group in monitor.rankings for name in group.intake.select} - set(self.rows.names)
         assert monitor.schema is not None
         return pa.schema([*self.rows, *(field for field in monitor.schema if field.name in carried)])
 
@@ -346,7 +346,7 @@ class _Buckets:
             self._take_over(monitor)
         answers = monitor.advance(_microseconds(now))
         told = plan.push(monitor, batches, not_after) if batches else {}
-        ends = [schedule.first_end_after(now * 1_000) for group in monitor.groups for schedule in group.schedules]
+        ends = [schedule.first_end_after(now * 1_000) for group in monitor.rankings for schedule in group.schedules]
         self.head.update((plan.layout, plan.version, -(-min(ends) // 1_000) if now else 1, now))
         stored = monitor.snapshot()
         self.snapshot.update((stored,))

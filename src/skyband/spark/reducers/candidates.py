@@ -29,8 +29,8 @@ ROWS_AT_ONCE = 1 << 18
 
 def used(source: StreamColumns, schema: pa.Schema, monitor: Monitor) -> list[str]:
     """Return the columns that the core needs of a stream to evaluate all rankings by itself."""
-    select = [name for group in monitor.groups for name in group.intake.select]
-    expressions = columns.expressions_of(group.ranking for group in monitor.groups)
+    select = [name for group in monitor.rankings for name in group.intake.select]
+    expressions = columns.expressions_of(group.ranking for group in monitor.rankings)
     named = [find_column(name, schema).name for e in expressions for name in e.columns]
     return list(dict.fromkeys([source.time, source.id, *select, *named]))
 
@@ -59,7 +59,7 @@ class RankingPrefilter:
 
     def __init__(self, monitor: Monitor, not_after: int | None = None) -> None:
         self.source, self.not_after = monitor.source, not_after
-        self.groups = [(group.ranking, group.emptied()) for group in monitor.groups]
+        self.groups = [(group.ranking, group.emptied()) for group in monitor.rankings]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Leave out of a task's rows what cannot matter; for ``mapInArrow``."""

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from skyband.engine.groups import ReducedBatch
 from skyband.engine.measures import ROWS, Measure
 from skyband.engine.monitor import Monitor
 from skyband.engine.partials import CARRIED, FIRST, ID, PANE, REFRESHED, REMOTE, STREAM, TIME
-from skyband.engine.per_id import PerIdQuery, ReducedBatch
+from skyband.engine.per_id import PerIdQuery
 from skyband.events.batch import StreamColumns
 from skyband.events.keys import is_text
 from skyband.spark import columns
@@ -57,10 +58,10 @@ class PartialsReducer:
         """Take a batch into the joined queries of a monitor; rows after `not_after` are rejected."""
         found: dict[Key, ReducedBatch] = {}
         reduced = {}
-        for one in monitor.joins.queries:
+        for group, one in [(per_id, member) for per_id in monitor.per_id for member in per_id.members]:
             key = (one.sides.part, one.sides.aggregates, one.sides.where, one.windows, one.query.order, one.side.on,
                    one.side.select, one.side.group_by, one.late_before)  # fmt: skip
-            settled = monitor.joins.settled(one)
+            settled = group.settled(one)
             key = (*key, *((one.sides.service, one.sides.condition) if settled.num_rows else ()))
             if key not in found:
                 with reading.phase("plan"):
@@ -75,7 +76,7 @@ class PartialsReducer:
                 reading.ahead_at = pc.min(ahead[FIRST]).as_py() if ahead.num_rows else reading.ahead_at
             reduced[one.name] = found[key]
         with reading.phase("push"):
-            monitor.push_reduced(reduced)
+            monitor.merge(partials=reduced)
 
     # On the executors.
 

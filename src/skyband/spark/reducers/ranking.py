@@ -113,7 +113,7 @@ class RankingReducer:
         """Return the columns that the monitor needs, and perhaps what decides on the sample; none: all of them."""
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
-        groups = [(group.ranking, group.intake.select) for group in monitor.groups]
+        groups = [(group.ranking, group.intake.select) for group in monitor.rankings]
         if groups != self._known[0]:
             carried = self.schema.names if self.whole else [name for _, select in groups for name in select]
             names, values = columns.needed(self.source, self.schema, [ranking for ranking, _ in groups], carried)
@@ -143,7 +143,7 @@ class RankingReducer:
     def read(self, df: DataFrame, monitor: Monitor, not_after: int | None = None) -> BatchProgress:
         """Take a batch into the monitor; rows after `not_after` are rejected, and count for nothing else."""
         batch, before = _Batch(self, df, monitor, not_after), monitor.newest
-        if len(monitor.groups) > MOST_FILTERED:
+        if len(monitor.rankings) > MOST_FILTERED:
             batch.read_candidates()
             self.outlook = BatchForecast()  # nothing was learned for a filter
             return batch.reading
@@ -180,7 +180,7 @@ class _Batch:
         self.sample, self.every = pa.table({}), EVERY
         self.seen = ""  # what has come back already, as SQL
         self.sent = 0  # rows of the task that sent most in the last pass
-        self.thresholds: list[Thresholds | None] = [None] * len(monitor.groups)
+        self.thresholds: list[Thresholds | None] = [None] * len(monitor.rankings)
         self.laid_out = list(self.thresholds)
 
     # Passes.
@@ -243,13 +243,13 @@ class _Batch:
             return table
         with self.reading.phase("plan"):
             self.df, wanted = self.given, []
-            for number, group in enumerate(self.monitor.groups):
+            for number, group in enumerate(self.monitor.rankings):
                 name = str(group.ranking)
                 scores, generosity = self.reader.scores.get(name, {}), self.reader.generosity.get(name, USUAL)
                 self.thresholds[number] = Thresholds.of(group, low, tail, self._settled(tail), scores, generosity)
                 wanted.append(self._reaching(number, f"{number}", group.answered_to))
             behind = f"{self.reader.time} >= {constant(tail, self.reader.time)}"
-            counted = {number: group.answered_to for number, group in enumerate(self.monitor.groups)}
+            counted = {number: group.answered_to for number, group in enumerate(self.monitor.rankings)}
             contests = self._contests(counted, self.reader.scores, low, tail)
             if flood and not contests:
                 contests = self._contests(counted, self.reader.scores, low, tail, everywhere=True)
@@ -284,7 +284,7 @@ class _Batch:
         """
         found: dict[int, Contest] = {}
         for number, since in counted.items():
-            group, thresholds = self.monitor.groups[number], self.thresholds[number]
+            group, thresholds = self.monitor.rankings[number], self.thresholds[number]
             if thresholds is None:
                 continue
             many = thresholds.expected(scores.get(str(group.ranking), {}), low, high)
@@ -302,13 +302,13 @@ class _Batch:
 
     def _without(self, contests: dict[int, Contest], reaching: dict[int, str], behind: str) -> list[str]:
         """Return, as SQL, the rows of groups without a contest: that reach their thresholds, or have none `behind`."""
-        rest = [number for number in range(len(self.monitor.groups)) if number not in contests]
+        rest = [number for number in range(len(self.monitor.rankings)) if number not in contests]
         reach = [text for number, text in reaching.items() if number not in contests]
-        return [*reach, *(f"({self.reader.sql(self.monitor.groups[number])[0]} AND {behind})" for number in rest)]
+        return [*reach, *(f"({self.reader.sql(self.monitor.rankings[number])[0]} AND {behind})" for number in rest)]
 
     def _reaching(self, number: int, name: str, low: int) -> str:
         """Return, as SQL, which rows reach a group's thresholds; joins them to the batch where need be."""
-        where, merit, part = self.reader.sql(self.monitor.groups[number])
+        where, merit, part = self.reader.sql(self.monitor.rankings[number])
         thresholds = self.thresholds[number]
         if thresholds is None:
             return f"({where})"
@@ -332,7 +332,7 @@ class _Batch:
             whole = True
             missed = self._missed(whole)
         assert not missed, "a stretch without a guess cannot miss anything"
-        for thresholds, group in zip(self.laid_out, self.monitor.groups, strict=True):
+        for thresholds, group in zip(self.laid_out, self.monitor.rankings, strict=True):
             if thresholds is not None:
                 thresholds.note(group, self.newest, self._settled(self.newest))
         return told
@@ -344,7 +344,7 @@ class _Batch:
     def _missed(self, whole: bool) -> dict[int, BoolArray]:
         """Return, by group, the stretches where events may be missing."""
         newest = self.newest if whole else ALWAYS
-        found = {i: t.missed(self.monitor.groups[i], newest) for i, t in enumerate(self.thresholds) if t is not None}
+        found = {i: t.missed(self.monitor.rankings[i], newest) for i, t in enumerate(self.thresholds) if t is not None}
         return {i: panes for i, panes in found.items() if panes.any()}
 
     def _rows_in(self, missed: dict[int, BoolArray]) -> int:
@@ -361,7 +361,7 @@ class _Batch:
         """Guess lower next time where guesses were often too high, else slowly higher."""
         for number, thresholds in enumerate(self.thresholds):
             if thresholds is not None and thresholds.guesses:
-                name = str(self.monitor.groups[number].ranking)
+                name = str(self.monitor.rankings[number].ranking)
                 often = number in missed and np.count_nonzero(missed[number]) > thresholds.guesses / 100
                 factor = self.reader.generosity.get(name, USUAL) * (1.5 if often else 0.98)
                 self.reader.generosity[name] = min(max(factor, 1.0), MOST_GENEROUS)
@@ -373,7 +373,7 @@ class _Batch:
         time, low, high, wanted = self.reader.time, ALWAYS, NEVER, {}
         with self.reading.phase("plan"):
             for number, panes in missed.items():
-                group, before = self.monitor.groups[number], self.thresholds[number]
+                group, before = self.monitor.rankings[number], self.thresholds[number]
                 assert before is not None
                 start, end = before.extent(panes)
                 low, high = min(low, start), max(high, end)
@@ -450,7 +450,7 @@ class _Batch:
         """Push rows into the monitor."""
         with self.reading.phase("push"):
             self.reading.shipped += rows.num_rows
-            if any(group.ranking.counts for group in self.monitor.groups):
+            if any(group.ranking.counts for group in self.monitor.rankings):
                 rows = self._in_order(rows)
             time = self._times(rows)
             if self.not_after is not None and self.reading.ahead_at is None:
@@ -458,7 +458,7 @@ class _Batch:
             self.oldest = min(self.oldest, int(time.min(initial=ALWAYS)))
             self.newest = max(self.newest, int(time.max(initial=NEVER)))
             self.reading.tables.append(rows)
-            answers = self.monitor.push(rows, joined=False, not_after=self.not_after)
+            answers = self.monitor.merge(rows, not_after=self.not_after)
             if len(answers):
                 self.reading.answers.append(answers)
 
@@ -497,7 +497,7 @@ class _Batch:
         if np.count_nonzero(fresh) < np.count_nonzero(good) // 4:
             fresh = good
         span = int(np.ptp(moment[fresh])) if fresh.any() else 0
-        return {str(g.ranking): _spread(g, batch, moment, fresh, (span, self.every)) for g in self.monitor.groups}
+        return {str(g.ranking): _spread(g, batch, moment, fresh, (span, self.every)) for g in self.monitor.rankings}
 
 
 def _mix(time: IntArray, ids: IntArray) -> IntArray:
