@@ -13,8 +13,9 @@ from skyband.algorithms.stkqf.skyline import Need as FastNeed
 from skyband.algorithms.stkqf.skyline import SQGrid, scan_for
 from skyband.algorithms.stkqf.skyline import skyline as fast_skyline
 from tests.references import stkqf
-from tests.references.objects import Object
+from tests.references.objects import Object, ranked
 from tests.references.stkqf import Need
+from tests.references.test_mtops import Fast, ids_of, steps, workload
 
 N_MAX, K_MAX, STEP = 32, 16, 2
 
@@ -123,3 +124,25 @@ def test_queries_come_and_go(seed: int) -> None:
             run.change()
     assert run.cases > 0, "no query asked for more"
     assert run.reference.scanned > 0, "nothing was searched"
+
+
+@pytest.mark.parametrize("algorithm", ["sap", "phbase", "phtree"])
+@pytest.mark.parametrize("seed", range(20))
+def test_partitioned_algorithms_keep_what_is_meaningful(algorithm: str, seed: int) -> None:
+    """Of these the paper has an outline only. It fixes the answers, and what must be among the candidates."""
+    queries, objects = workload(seed)
+    fast = Fast(queries, algorithm)
+    came: list[Object] = []
+    for part, now in steps(objects):
+        came += part
+        fast.push(part, now)
+        kept = set(ids_of(fast).values())
+        for Q in queries:
+            coming = now - Q.win + Q.slide - (now - Q.win - Q.offset) % Q.slide  # where its next window starts
+            needed = {o.id for o in stkqf.meaningful(came, Need(Q.win, Q.k), now) if o.time >= coming}
+            assert needed <= kept, f"seed {seed}, at {now}, {Q}"
+    assert fast.answers, f"seed {seed}"
+    by_name = {Q.name: Q for Q in queries}
+    for (name, end), found in fast.answers.items():
+        window = [o for o in came if end - by_name[name].win <= o.time < end]
+        assert found == [o.id for o in ranked(window)[: by_name[name].k]], f"seed {seed}, {name} at {end}"
