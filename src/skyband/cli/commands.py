@@ -19,7 +19,20 @@ from rich.table import Table
 from rich.text import Text
 
 import skyband as sb
-from skyband.cli.options import DEFAULT_ALGORITHM, ENGINES, EngineName, MappingFile, check_engine, needed, unit
+from skyband.cli.options import (
+    DEFAULT_ALGORITHM,
+    ENGINES,
+    AlgorithmName,
+    EngineName,
+    IdColumn,
+    MappingFile,
+    Master,
+    TimeColumn,
+    UnitOfTime,
+    check_engine,
+    needed,
+    unit,
+)
 from skyband.cli.progress import Bar, summary
 from skyband.cli.serve import PORT, Port, serve, serve_demo
 from skyband.engine.monitor import Monitor
@@ -130,9 +143,9 @@ def run_(
         Path,
         typer.Option(help="Where answers go: .parquet, .csv, .jsonl (or .gz of text); - is standard output."),
     ],
-    time: Annotated[str | None, typer.Option(help="The column of event times.")] = None,
-    id: Annotated[str | None, typer.Option(help="The column of ids.")] = None,  # noqa: A002 - the option's name
-    time_unit: Annotated[str | None, typer.Option(help="Unit of times that are numbers: s, ms, us or ns.")] = None,
+    time: TimeColumn = None,
+    id: IdColumn = None,  # noqa: A002 - the option's name
+    time_unit: UnitOfTime = None,
     mapping: MappingFile = None,
     watermark: Annotated[
         str | None,
@@ -141,13 +154,13 @@ def run_(
     max_ahead: Annotated[
         str | None, typer.Option(help="How far times may be ahead of the clock, such as '1 day'; else as far as any.")
     ] = None,
-    algorithm: Annotated[str, typer.Option(help="See 'skyband algorithms'.")] = DEFAULT_ALGORITHM,
+    algorithm: AlgorithmName = DEFAULT_ALGORITHM,
     engine: EngineName = ENGINES[0],
     checkpoint: Annotated[
         Path | None,
         typer.Option(help="Folder with which a run that was cut short goes on, and later ones read only new files."),
     ] = None,
-    master: Annotated[str | None, typer.Option(help="A Spark master's URL; else Spark runs in this process.")] = None,
+    master: Master = None,
     remote: Annotated[str | None, typer.Option(help="A Spark Connect server's URL, such as sc://localhost.")] = None,
     late: Annotated[Path | None, typer.Option(help="Where late rows go (the columns that queries use).")] = None,
     rejected: Annotated[
@@ -189,7 +202,7 @@ def run_(
             else:
                 from skyband.spark import job as spark_job
 
-                report = spark_job.execute(job, checkpoint=checkpoint, master=master, remote=remote, watch=bar)
+                report = spark_job.execute(job, checkpoint=checkpoint, master=master, remote=remote, observer=bar)
     if not quiet:
         console.print(summary(report, output))
 
@@ -228,7 +241,7 @@ def algorithms(as_json: AsJson = False) -> None:
 def explain(
     queries: Queries,
     mapping: MappingFile = None,
-    algorithm: Annotated[str, typer.Option(help="See 'skyband algorithms'.")] = DEFAULT_ALGORITHM,
+    algorithm: AlgorithmName = DEFAULT_ALGORITHM,
 ) -> None:
     """Say which queries share what, and what is kept; needs no data."""
     file = load(queries, mapping)

@@ -11,14 +11,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from rich.console import Console
 from rich.live import Live
 
 from skyband import algorithms
 from skyband.answers.answer import Row
 from skyband.cli.board import Board
-from skyband.cli.market import SCHEMA, Market
+from skyband.cli.market import SCHEMA, Market, TradeFiles
 from skyband.cli.progress import compiling, starting_spark
 from skyband.engine.monitor import Monitor
 from skyband.engine.schema import answer_schema, fit_table
@@ -171,11 +170,10 @@ class _SparkShow(_Show):
         from skyband.spark.sinks import Files
         from skyband.spark.start import start
 
-        self.wait, self.files, self.tally = wait, 0, Tally()
+        self.wait, self.tally = wait, Tally()
         self.folder = Path(stack.enter_context(TemporaryDirectory(prefix="skyband-")))
-        self.trades = self.folder / "trades"
-        self.trades.mkdir()
-        frame = stack.enter_context(session()).readStream.schema(COLUMNS).parquet(str(self.trades))
+        self.files = TradeFiles(self.folder)
+        frame = stack.enter_context(session()).readStream.schema(COLUMNS).parquet(str(self.files.trades))
         self.handle = start(
             frame, TIMED, time=SOURCE.time, id=SOURCE.id, watermark=f"{DELAY} seconds",
             sink=Files(self.folder / "answers"), checkpoint=self.folder / "checkpoint", max_ahead=None,
@@ -195,11 +193,8 @@ class _SparkShow(_Show):
         self._look()
 
     def _trade(self) -> None:
-        """Write the trades of one tick; the file appears as a whole."""
-        draft = self.folder / "draft.parquet"
-        pq.write_table(pa.Table.from_batches([self.market.next(self.tick * SPEED)]), draft)
-        draft.rename(self.trades / f"{self.files:06}.parquet")
-        self.files += 1
+        """Write the trades of one tick."""
+        self.files.write(self.market.next(self.tick * SPEED))
 
     def _look(self) -> None:
         """Show what is new since the last look."""

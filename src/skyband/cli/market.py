@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from skyband.order import FloatArray, IntArray
 
@@ -114,6 +116,26 @@ class Market:
             pa.array(np.ceil(rng.lognormal(4.0, 1.4, size)).astype(np.int64)),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+class TradeFiles:
+    """Trades in a folder, one Parquet file a batch; each appears as a whole.
+
+    Parameters
+    ----------
+    folder
+        Where a folder ``trades`` is made.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.trades, self._draft, self._count = folder / "trades", folder / "draft.parquet", 0
+        self.trades.mkdir()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add a file."""
+        pq.write_table(pa.Table.from_batches([batch]), self._draft)
+        self._draft.rename(self.trades / f"{self._count:09}.parquet")
+        self._count += 1
 
 
 def _names(rng: np.random.Generator, count: int) -> list[str]:

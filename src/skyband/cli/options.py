@@ -13,6 +13,11 @@ from skyband.events.batch import TimeUnit
 DEFAULT_ALGORITHM = "staircase"
 ENGINES = ("spark", "local")
 EngineName = Annotated[str, typer.Option(help="What runs it: spark or local.")]
+TimeColumn = Annotated[str | None, typer.Option("--time", help="The column of event times.")]
+IdColumn = Annotated[str | None, typer.Option("--id", help="The column of ids.")]
+UnitOfTime = Annotated[str | None, typer.Option("--time-unit", help="Unit of times that are numbers: s, ms, us or ns.")]
+AlgorithmName = Annotated[str, typer.Option("--algorithm", help="See 'skyband algorithms'.")]
+Master = Annotated[str | None, typer.Option("--master", help="A Spark master's URL; else Spark runs in this process.")]
 MappingFile = Annotated[
     Path | None,
     typer.Option("--mapping", help="A .toml file that says what the names in RSP-QL mean, and what else is missing."),

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.status import Status
 from rich.table import Table
 
-from skyband.files.job import Report
+from skyband.files.job import Report, RunObserver
 
 REFRESH = 0.2
 COMPILING = "compiling kernels, first run only …"
@@ -60,7 +60,7 @@ def starting_spark(console: Console) -> Iterator[None]:
         yield
 
 
-class Bar:
+class Bar(RunObserver):
     """A progress bar on a terminal; nothing where there is none.
 
     Parameters

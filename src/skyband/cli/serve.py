@@ -11,7 +11,20 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from skyband.cli.options import DEFAULT_ALGORITHM, ENGINES, EngineName, MappingFile, check_engine, needed, unit
+from skyband.cli.options import (
+    DEFAULT_ALGORITHM,
+    ENGINES,
+    AlgorithmName,
+    EngineName,
+    IdColumn,
+    MappingFile,
+    Master,
+    TimeColumn,
+    UnitOfTime,
+    check_engine,
+    needed,
+    unit,
+)
 from skyband.engine.limits import MAX_CUTS, MAX_WINDOW_ENDS, WindowLimits
 from skyband.errors import InputError
 from skyband.events.batch import StreamColumns
@@ -36,17 +49,17 @@ def serve(
         Path | None,
         typer.Option(help="The stream's checkpoint folder; without --input: that of a stream that runs elsewhere."),
     ] = None,
-    time: Annotated[str | None, typer.Option(help="The column of event times.")] = None,
-    id: Annotated[str | None, typer.Option(help="The column of ids.")] = None,  # noqa: A002 - the option's name
-    time_unit: Annotated[str | None, typer.Option(help="Unit of times that are numbers: s, ms, us or ns.")] = None,
+    time: TimeColumn = None,
+    id: IdColumn = None,  # noqa: A002 - the option's name
+    time_unit: UnitOfTime = None,
     mapping: MappingFile = None,
     watermark: Annotated[str | None, typer.Option(help="How late events may come; else 10 seconds.")] = None,
     max_ahead: Annotated[
         str | None, typer.Option(help="How far event times may be ahead of the clock; else 1 day.")
     ] = None,
-    algorithm: Annotated[str, typer.Option(help="See 'skyband algorithms'.")] = DEFAULT_ALGORITHM,
+    algorithm: AlgorithmName = DEFAULT_ALGORITHM,
     engine: EngineName = ENGINES[0],
-    master: Annotated[str | None, typer.Option(help="A Spark master's URL; else Spark runs in this process.")] = None,
+    master: Master = None,
     host: Annotated[
         str, typer.Option(help="The address to listen on; 0.0.0.0 for all: others reach it then.")
     ] = "127.0.0.1",

@@ -14,11 +14,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from rich.console import Console
 
 from skyband.cli.demo import COLUMNS, SOURCE, TIMED, warm_up
-from skyband.cli.market import SCHEMA, Market
+from skyband.cli.market import SCHEMA, Market, TradeFiles
 from skyband.cli.progress import compiling, starting_spark
 from skyband.queries.join import Join
 from skyband.queries.query import Query
@@ -89,24 +88,21 @@ def _on_spark(seed: int, stopping: threading.Event, stack: ExitStack, console: C
     from skyband.spark.start import start
 
     folder = Path(stack.enter_context(TemporaryDirectory(prefix="skyband-")))
-    trades = folder / "trades"
-    trades.mkdir()
+    files = TradeFiles(folder)
     with starting_spark(console):
         spark = stack.enter_context(session())
     reader = spark.readStream.schema(COLUMNS).option("cleanSource", "delete")
     recorder = Recorder()
     handle = start(
-        reader.parquet(str(trades)), QUERIES, time=SOURCE.time, id=SOURCE.id, watermark=f"{DELAY} seconds",
+        reader.parquet(str(files.trades)), QUERIES, time=SOURCE.time, id=SOURCE.id, watermark=f"{DELAY} seconds",
         sink=recorder, checkpoint=folder / "checkpoint", services={"watchers": watchers}, max_ahead=None,
     )  # fmt: skip
-    writing = threading.Thread(target=_write, args=(_trades(seed, stopping), folder, trades), daemon=True)
+    writing = threading.Thread(target=_write, args=(_trades(seed, stopping), files), daemon=True)
     stack.callback(writing.join)
     writing.start()
     return SparkStream(handle, recorder)
 
 
-def _write(batches: Iterator[pa.RecordBatch], folder: Path, trades: Path) -> None:
-    for number, batch in enumerate(batches):
-        draft = folder / "draft.parquet"
-        pq.write_table(pa.Table.from_batches([batch]), draft)
-        draft.rename(trades / f"{number:09}.parquet")
+def _write(batches: Iterator[pa.RecordBatch], files: TradeFiles) -> None:
+    for batch in batches:
+        files.write(batch)

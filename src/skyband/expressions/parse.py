@@ -328,6 +328,18 @@ def _is(reader: Reader, node: Any, depth: int) -> Node:
     reader.fail("IS takes [NOT] NULL, TRUE or FALSE", position(node))
 
 
+def _differs(reader: Reader, node: Any, depth: int) -> Node:
+    return Call("not", (Call("<=>", reader.all([node.this, node.expression], depth)),))
+
+
+def _between(reader: Reader, node: Any, depth: int) -> Node:
+    return Call("between", reader.all([node.this, node.args["low"], node.args["high"]], depth))
+
+
+def _in(reader: Reader, node: Any, depth: int) -> Node:
+    return Call("in", reader.all([node.this, *node.expressions], depth))
+
+
 def _like(reader: Reader, node: Any, depth: int) -> Node:
     pattern = node.expression
     if not isinstance(pattern, exp.Literal) or not pattern.is_string:
@@ -380,27 +392,13 @@ def _handler(build: Callable[[Reader, Any, int], Node], *keys: str) -> _Handler:
 
 _CAST = _handler(_cast, "this", "to", "safe", "_type")
 _HANDLERS: dict[type, _Handler] = {
-    exp.Add: _call("+"),
-    exp.Sub: _call("-"),
-    exp.Mul: _call("*"),
-    exp.Div: _call("/"),
-    exp.Mod: _call("%"),
-    exp.EQ: _call("="),
-    exp.NEQ: _call("<>"),
-    exp.LT: _call("<"),
-    exp.LTE: _call("<="),
-    exp.GT: _call(">"),
-    exp.GTE: _call(">="),
-    exp.NullSafeEQ: _call("<=>"),
-    exp.DPipe: _call("concat"),
-    exp.Not: _call("not"),
+    exp.Add: _call("+"), exp.Sub: _call("-"), exp.Mul: _call("*"), exp.Div: _call("/"), exp.Mod: _call("%"),
+    exp.EQ: _call("="), exp.NEQ: _call("<>"), exp.NullSafeEQ: _call("<=>"),
+    exp.LT: _call("<"), exp.LTE: _call("<="), exp.GT: _call(">"), exp.GTE: _call(">="),
+    exp.DPipe: _call("concat"), exp.Not: _call("not"),
     exp.And: _chain("and", exp.And),
     exp.Or: _chain("or", exp.Or),
-    exp.NullSafeNEQ: _handler(
-        lambda reader, node, depth: Call("not", (Call("<=>", reader.all([node.this, node.expression], depth)),)),
-        "this",
-        "expression",
-    ),
+    exp.NullSafeNEQ: _handler(_differs, "this", "expression"),
     exp.Paren: _handler(lambda reader, node, depth: reader.convert(node.this, depth), "this"),
     exp.Neg: _handler(_negative, "this"),
     exp.Column: _handler(_column, "this", "table", "db", "catalog"),
@@ -409,24 +407,11 @@ _HANDLERS: dict[type, _Handler] = {
     exp.Null: _handler(lambda *_: NULL),
     exp.Anonymous: _handler(_function, "this", "expressions"),
     exp.Is: _handler(_is, "this", "expression", "negate"),
-    exp.Between: _handler(
-        lambda reader, node, depth: Call(
-            "between", reader.all([node.this, node.args["low"], node.args["high"]], depth)
-        ),
-        "this",
-        "low",
-        "high",
-        "negate",
-    ),
-    exp.In: _handler(
-        lambda reader, node, depth: Call("in", reader.all([node.this, *node.expressions], depth)),
-        "this",
-        "expressions",
-        "negate",
-    ),
+    exp.Between: _handler(_between, "this", "low", "high", "negate"),
+    exp.In: _handler(_in, "this", "expressions", "negate"),
     exp.Like: _handler(_like, "this", "expression", "negate"),
     exp.Case: _handler(_case, "this", "ifs", "default"),
     exp.If: _handler(_if, "this", "true", "false"),
     exp.Cast: _CAST,
     exp.TryCast: _CAST,
-}
+}  # fmt: skip

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -129,44 +128,31 @@ class Report:
             self.kept, self.bound = kept, bound
 
 
-class RunObserver(Protocol):
-    """Someone who looks on."""
+class RunObserver:
+    """Observes a run; this one does nothing."""
 
     def starting_spark(self) -> AbstractContextManager[object]:
         """Surround the start of Spark, which takes some seconds."""
+        return nullcontext()
 
     def warming_up(self) -> AbstractContextManager[object]:
         """Surround the first use of the kernels, which may have to be compiled."""
+        return nullcontext()
 
     def seen(self, report: Report, share: float) -> None:
         """Take note of the numbers so far, and of the share of the input that has been read."""
 
 
-class SilentObserver:
-    """Nobody looks on."""
-
-    def starting_spark(self) -> AbstractContextManager[object]:
-        """Do nothing."""
-        return nullcontext()
-
-    def warming_up(self) -> AbstractContextManager[object]:
-        """Do nothing."""
-        return nullcontext()
-
-    def seen(self, report: Report, share: float) -> None:
-        """Do nothing."""
-
-
-def execute(job: Job, watch: RunObserver | None = None) -> Report:
+def execute(job: Job, observer: RunObserver | None = None) -> Report:
     """Run a job; its files appear when all is done, or not at all."""
-    watch = watch or SilentObserver()
+    observer = observer or RunObserver()
     job.check()
     stream = job.stream()
     with outputs() as opened:
         answers = job.open_answers(opened, job.queries, stream.schema)
         sinks = [_sink(opened, path, stream.schema) for path in (job.late, job.rejected)]
-        reading = _Reading(stream, watch)
-        with watch.warming_up():
+        reading = _Reading(stream, observer)
+        with observer.warming_up():
             job.warm_up(reading.look())
         began = clock.perf_counter()
         going = run(
@@ -187,9 +173,9 @@ def execute(job: Job, watch: RunObserver | None = None) -> Report:
 class _Reading:
     """The batches of a stream on their way to a monitor, looked at as they pass."""
 
-    def __init__(self, stream: FileStream, watch: RunObserver) -> None:
+    def __init__(self, stream: FileStream, observer: RunObserver) -> None:
         self.stream = stream
-        self.watch = watch
+        self.observer = observer
         self.report = Report()
         self.monitor: Monitor | None = None
         self.batches = iter(stream)
@@ -214,7 +200,7 @@ class _Reading:
         """Pass the numbers on."""
         if self.monitor is not None:
             self.report.note(self.monitor.stats())
-            self.watch.seen(self.report, self.stream.done / self.stream.size)
+            self.observer.seen(self.report, self.stream.done / self.stream.size)
 
 
 def _sink(opened: Outputs, path: Path | None, schema: pa.Schema) -> Sink | None:
@@ -222,6 +208,3 @@ def _sink(opened: Outputs, path: Path | None, schema: pa.Schema) -> Sink | None:
         return None
     output = opened.open(path, schema)
     return lambda batch: output.write(pa.Table.from_batches([batch]))
-
-
-# Columns in and out.

@@ -15,12 +15,10 @@ from typing import Any
 from skyband.errors import InputError, LanguageError, QueryError
 from skyband.files.services import remote_of
 from skyband.languages import read_rspql, read_sql
-from skyband.languages.mapping import mapping_of
-from skyband.languages.toml import read_toml
+from skyband.languages.mapping import SETTINGS, mapping_of
+from skyband.languages.toml import load_toml, read_text
 from skyband.queries.query import Query
 from skyband.remote.remote import Remote
-
-DEFAULTS = ("time", "id", "time_unit", "watermark")
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ def load(path: Path, mapping: Path | None = None) -> QueryFile:
         case ".sql":
             return _load_sql(path, mapping)
         case ".toml" if mapping is None:
-            return parse(_toml(path), path.name)
+            return parse(load_toml(path), path.name)
         case ".toml":
             msg = f"{path} says all by itself; --mapping is for queries in RSP-QL and SQL"
             raise InputError(msg)
@@ -79,46 +77,26 @@ def load(path: Path, mapping: Path | None = None) -> QueryFile:
     raise InputError(msg)
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        msg = f"cannot read {path}: {(error.strerror or str(error)).lower()}"
-        raise InputError(msg) from None
-    except UnicodeDecodeError as error:
-        msg = f"cannot read {path}: {error}"
-        raise InputError(msg) from None
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    text = _text(path)
-    try:
-        return read_toml(text)
-    except InputError as error:
-        msg = f"{path}: {error}"
-        raise InputError(msg) from None
-
-
 def _load_rspql(path: Path, mapping: Path | None) -> QueryFile:
-    given = {} if mapping is None else _toml(mapping)
+    given = {} if mapping is None else load_toml(mapping)
     names = {key: value for key, value in given.items() if key != "service"}
     meaning = mapping_of(names, "" if mapping is None else mapping.name)
     with _naming(path):
-        found = read_rspql(_text(path), meaning)
+        found = read_rspql(read_text(path), meaning)
     paths = {way: column for one in found for way, column in one.paths.items()}
     file = _together([one.query for one in found], given, path)
     return replace(file, subject=_same("id", [one.id for one in found], path), paths=paths)
 
 
 def _load_sql(path: Path, mapping: Path | None) -> QueryFile:
-    given = {} if mapping is None else _toml(mapping)
-    if unknown := [key for key in given if key not in DEFAULTS]:
-        msg = f"{mapping}: unknown key {', '.join(map(repr, unknown))}; for SQL, allowed are {', '.join(DEFAULTS)}"
+    given = {} if mapping is None else load_toml(mapping)
+    if unknown := [key for key in given if key not in SETTINGS]:
+        msg = f"{mapping}: unknown key {', '.join(map(repr, unknown))}; for SQL, allowed are {', '.join(SETTINGS)}"
         raise QueryError(msg)
     if problems := _not_text(given):
         raise QueryError([f"{mapping}: {problem}" for problem in problems])
     with _naming(path):
-        found = read_sql(_text(path), name=path.stem)
+        found = read_sql(read_text(path), name=path.stem)
     time = _same("time", [one.time for one in found], path)
     subjects = list(dict.fromkeys(one.id for one in found if one.id is not None))
     file = _together([one.query for one in found], {"time": time, **given}, path)
@@ -152,7 +130,7 @@ def _together(queries: Sequence[Query], given: Mapping[str, Any], path: Path) ->
     services = _services(given, problems)
     if problems := problems + _missing_services(queries, given) + repeated(queries):
         raise QueryError([f"{path.name}: {problem}" for problem in problems])
-    return QueryFile(tuple(queries), **{key: given[key] for key in DEFAULTS if key in given}, services=services)
+    return QueryFile(tuple(queries), **{key: given[key] for key in SETTINGS if key in given}, services=services)
 
 
 def parse(given: Mapping[str, Any], file: str) -> QueryFile:
@@ -163,7 +141,7 @@ def parse(given: Mapping[str, Any], file: str) -> QueryFile:
     problems += _missing_services(queries, given)
     if problems:
         raise QueryError([f"{file}: {problems[0]}"] if len(problems) == 1 else problems)
-    return QueryFile(tuple(queries), **{key: given[key] for key in DEFAULTS if key in given}, services=services)
+    return QueryFile(tuple(queries), **{key: given[key] for key in SETTINGS if key in given}, services=services)
 
 
 def _services(given: Mapping[str, Any], problems: list[str]) -> dict[str, Remote]:
@@ -225,16 +203,16 @@ def _tables(given: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _not_text(given: Mapping[str, Any]) -> list[str]:
     return [
-        f"{key} is {given[key]!r}; give a text" for key in DEFAULTS if key in given and not isinstance(given[key], str)
+        f"{key} is {given[key]!r}; give a text" for key in SETTINGS if key in given and not isinstance(given[key], str)
     ]
 
 
 def _top_problems(given: Mapping[str, Any]) -> list[str]:
     problems = []
-    if unknown := [key for key in given if key not in (*DEFAULTS, "query", "service")]:
+    if unknown := [key for key in given if key not in (*SETTINGS, "query", "service")]:
         problems.append(
             f"unknown key {', '.join(map(repr, unknown))} above the queries; "
-            f"allowed are {', '.join(DEFAULTS)}, [service.NAME] and [[query]]"
+            f"allowed are {', '.join(SETTINGS)}, [service.NAME] and [[query]]"
         )
     problems += _not_text(given)
     if not isinstance(given.get("service", {}), Mapping):

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from skyband.errors import InputError
+from skyband.files.readers import suffix_of
 
 if TYPE_CHECKING:
     from skyband.files.queries import QueryFile
@@ -34,11 +35,7 @@ def is_rdf(path: Path) -> bool:
     >>> is_rdf(Path("mentions.nq.gz")), is_rdf(Path("mentions.csv"))
     (True, False)
     """
-    return _suffix(path) in READERS
-
-
-def _suffix(path: Path) -> str:
-    return Path(path.name.lower().removesuffix(".gz")).suffix
+    return suffix_of(path)[0] in READERS
 
 
 def rdf_files(inputs: Sequence[Path]) -> list[Path]:
@@ -112,7 +109,7 @@ def _rows(path: Path, pattern: Pattern) -> Iterator[dict[str, Any]]:
     rdf = import_module("skyband.languages.rdf")
     try:
         with _opened(path) as lines:
-            yield from rdf.rows(getattr(rdf, READERS[_suffix(path)])(lines), pattern)
+            yield from rdf.rows(getattr(rdf, READERS[suffix_of(path)[0]])(lines), pattern)
     except InputError as error:
         msg = f"{path}: {error}"
         raise InputError(msg) from None
@@ -122,7 +119,7 @@ def _rows(path: Path, pattern: Pattern) -> Iterator[dict[str, Any]]:
 
 
 def _opened(path: Path) -> IO[str]:
-    return gzip.open(path, "rt", encoding="utf-8") if path.suffix.lower() == ".gz" else path.open(encoding="utf-8")
+    return gzip.open(path, "rt", encoding="utf-8") if suffix_of(path)[1] else path.open(encoding="utf-8")
 
 
 def _schema(rows: Sequence[dict[str, Any]], pattern: Pattern) -> pa.Schema:

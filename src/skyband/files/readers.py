@@ -60,11 +60,20 @@ def format_of(path: Path) -> Format | None:
     >>> format_of(Path("trades.csv.gz")) is CSV, format_of(Path("trades.txt"))
     (True, None)
     """
+    suffix, zipped = suffix_of(path)
+    found = FORMATS.get(suffix)
+    return None if zipped and found is PARQUET else found
+
+
+def known_format(path: Path) -> Format:
+    """Return how a file is read that is known to be one of ours."""
+    return FORMATS[suffix_of(path)[0]]
+
+
+def suffix_of(path: Path) -> tuple[str, bool]:
+    """Return what a file holds, by its suffix in small letters, and whether it is gzipped."""
     name = path.name.lower()
-    suffix = Path(name.removesuffix(".gz")).suffix
-    if name.endswith(".gz") and suffix in (".parquet", ".pq"):
-        return None
-    return FORMATS.get(suffix)
+    return Path(name.removesuffix(".gz")).suffix, name.endswith(".gz")
 
 
 @contextmanager
@@ -81,7 +90,7 @@ def naming(path: Path) -> Iterator[None]:
 def _reason(path: Path, error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
-    if path.name.lower().removesuffix(".gz").endswith((".json", ".jsonl", ".ndjson")) and (found := _broken_line(path)):
+    if FORMATS.get(suffix_of(path)[0]) is JSON and (found := _broken_line(path)):
         return found
     first = str(error).strip().splitlines()[0].rstrip(".")
     if "Parquet" in first and "magic bytes" in first:
@@ -94,7 +103,7 @@ def _reason(path: Path, error: Exception) -> str:
 def _broken_line(path: Path) -> str | None:
     """Look for the first line that is no JSON object; Arrow's own row numbers count from its block."""
     try:
-        with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as lines:
+        with gzip.open(path) if suffix_of(path)[1] else path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 if line.strip() and not _is_object(line):
                     return f"line {number:,} is no JSON object: {line[:60].decode(errors='replace').strip()!r}"
@@ -169,7 +178,7 @@ def _opened(path: Path) -> Iterator[tuple[pa.NativeFile, Callable[[], float]]]:
     """Open a file, unzip it if need be; also return a function that says how much has been read."""
     with pa.OSFile(str(path)) as raw:
         size = max(1, raw.size())
-        stream = pa.CompressedInputStream(raw, "gzip") if path.name.lower().endswith(".gz") else raw
+        stream = pa.CompressedInputStream(raw, "gzip") if suffix_of(path)[1] else raw
         yield stream, lambda: min(1.0, raw.tell() / size)
 
 
@@ -245,3 +254,4 @@ PARQUET = Format(_parquet_schema, _parquet_pieces, _parquet_parts, typed=True)
 CSV = Format(_csv_schema, _one_piece, _csv_parts, typed=False)
 JSON = Format(_json_schema, _one_piece, _json_parts, typed=False)
 FORMATS = {".parquet": PARQUET, ".pq": PARQUET, ".csv": CSV, ".json": JSON, ".jsonl": JSON, ".ndjson": JSON}
+KNOWN = f"{', '.join(FORMATS)}, and .gz behind those of text"

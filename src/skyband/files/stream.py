@@ -18,7 +18,7 @@ import pyarrow as pa
 from skyband.errors import InputError
 from skyband.events.batch import StreamColumns, event_times
 from skyband.expressions.bind import find_column
-from skyband.files.readers import FORMATS, PARQUET, format_of, naming, parquet_rows
+from skyband.files.readers import KNOWN, PARQUET, format_of, known_format, naming, parquet_rows
 
 PIECES_AHEAD = 3  # one being worked on, two being read
 BATCHES_AHEAD = 2
@@ -147,18 +147,14 @@ def _files(path: Path) -> list[Path]:
             msg = f"{path} is neither a file nor a folder; a stream that cannot be read twice must go into a file first"
             raise InputError(msg)
         if format_of(path) is None:
-            msg = f"{path} has no suffix that says how to read it; known are {_known()}"
+            msg = f"{path} has no suffix that says how to read it; known are {KNOWN}"
             raise InputError(msg)
         return [path]
     found = sorted(walk(path))
     if not found:
-        msg = f"the folder {path} holds no file to read; known suffixes are {_known()}"
+        msg = f"the folder {path} holds no file to read; known suffixes are {KNOWN}"
         raise InputError(msg)
     return found
-
-
-def _known() -> str:
-    return f"{', '.join(FORMATS)}, and .gz behind those of text"
 
 
 def walk(folder: Path) -> Iterator[Path]:
@@ -191,32 +187,25 @@ def _with_content(files: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def _schema_of(path: Path) -> pa.Schema:
-    kind = format_of(path)
-    assert kind is not None
     with naming(path):
-        return kind.schema(path).remove_metadata()
+        return known_format(path).schema(path).remove_metadata()
 
 
 def _pieces(path: Path, stored: pa.Schema) -> list[range]:
     """Return the pieces of a file, after a look at its columns."""
-    kind = format_of(path)
-    assert kind is not None
     _checked(path, stored)
     with naming(path):
-        return kind.pieces(path)
+        return known_format(path).pieces(path)
 
 
 def _piece_parts(path: Path, piece: range, stored: pa.Schema) -> Iterator[tuple[pa.RecordBatch, float]]:
-    kind = format_of(path)
-    assert kind is not None
     with naming(path):
-        yield from kind.parts(path, stored, piece)
+        yield from known_format(path).parts(path, stored, piece)
 
 
 def _checked(path: Path, wanted: pa.Schema) -> pa.Schema:
     """Return the columns of a file; refuse one that lacks a column or has another type there."""
-    kind, found = format_of(path), _schema_of(path)
-    assert kind is not None
+    kind, found = known_format(path), _schema_of(path)
     for column in wanted:
         if column.name not in found.names:
             msg = (

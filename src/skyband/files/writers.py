@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from skyband.errors import InputError
 from skyband.files import durable
+from skyband.files.readers import suffix_of
 
 ENOUGH_ROWS = 1 << 17
 STDOUT = "-"
@@ -184,9 +185,8 @@ SHEETS: dict[str, Callable[[Path, pa.Schema, bool], Sheet]] = {
 
 def check(path: Path, overwrite: bool) -> None:
     """Refuse a place where nothing can be written, before any work is done."""
-    name = path.name.lower()
-    suffix = Path(name.removesuffix(".gz")).suffix
-    if suffix not in SHEETS or (name.endswith(".gz") and suffix in (".parquet", ".pq")):
+    suffix, zipped = suffix_of(path)
+    if suffix not in SHEETS or (zipped and suffix in (".parquet", ".pq")):
         known = f"{', '.join(SHEETS)}, and .gz behind those of text"
         msg = f"cannot tell from {path} how to write it; known suffixes are {known}"
         raise InputError(msg)
@@ -212,10 +212,9 @@ class Output:
         if path is None:
             self._sheet: Sheet = JsonSheet(None, schema, False)
         else:
-            name = path.name.lower()
+            suffix, zipped = suffix_of(path)
             self._part = path.with_name(f".{path.name}.{os.getpid()}.part")
-            make = SHEETS[Path(name.removesuffix(".gz")).suffix]
-            self._sheet = make(self._part, schema, name.endswith(".gz"))
+            self._sheet = SHEETS[suffix](self._part, schema, zipped)
 
     def write(self, table: pa.Table) -> None:
         """Add rows; small tables are gathered first, so that Parquet gets no small row groups."""

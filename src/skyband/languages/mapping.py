@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from skyband.errors import InputError, QueryError
+from skyband.errors import QueryError
 from skyband.expressions import parse
 from skyband.expressions.tree import Call, Column, Node
-from skyband.languages.toml import read_toml
+from skyband.languages.toml import load_toml
 
 DEFAULT_NAMESPACE = "urn:skyband:"
 """What the prefix ``:`` stands for where nobody says it."""
@@ -162,14 +162,7 @@ def load_mapping(path: Path) -> Mapping:
     QueryError
         When something in it is wrong.
     """
-    try:
-        given = read_toml(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        msg = f"cannot read {path}: {(error.strerror or str(error)).lower()}"
-        raise InputError(msg) from None
-    except (InputError, UnicodeDecodeError) as error:
-        msg = f"{path}: {error}"
-        raise InputError(msg) from None
+    given = load_toml(path)
     given.pop("service", None)  # of who runs the queries: where services are
     return mapping_of(given, path.name)
 

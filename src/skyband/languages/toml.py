@@ -1,9 +1,10 @@
-"""TOML texts within limits: for one key of some thousand parts tomllib needs seconds."""
+"""Texts in files, and TOML within limits: for one key of some thousand parts tomllib needs seconds."""
 
 from __future__ import annotations
 
 import re
 import tomllib
+from pathlib import Path
 from typing import Any
 
 from skyband.errors import InputError
@@ -45,4 +46,26 @@ def read_toml(text: str) -> dict[str, Any]:
         raise InputError(msg) from None
     except ValueError as error:
         msg = f"the text is no TOML: {error}"
+        raise InputError(msg) from None
+
+
+def read_text(path: Path) -> str:
+    """Return what is in a text file; raises InputError where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        msg = f"cannot read {path}: {(error.strerror or str(error)).lower()}"
+        raise InputError(msg) from None
+    except UnicodeDecodeError as error:
+        msg = f"cannot read {path}: {error}"
+        raise InputError(msg) from None
+
+
+def load_toml(path: Path) -> dict[str, Any]:
+    """Return what a TOML file holds; raises InputError with its name."""
+    text = read_text(path)
+    try:
+        return read_toml(text)
+    except InputError as error:
+        msg = f"{path}: {error}"
         raise InputError(msg) from None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -21,14 +20,12 @@ from starlette.exceptions import HTTPException
 
 from skyband import __version__
 from skyband.errors import QueryError
-from skyband.languages import Mapping
 from skyband.serve.edge import Edge
-from skyband.serve.feed import Feed, FeedFull, FeedResponse
+from skyband.serve.feed import FeedFull, FeedResponse
 from skyband.serve.guard import LOOPBACK, MOST_REQUESTS, Guard
 from skyband.serve.schemas import FAILED, HEALTH, MISSING, REFUSED, REGISTER, STATE, Answers, Listed, Refused, Stream
 from skyband.serve.standings import MOST_ANSWERS
-from skyband.serve.streams import ServedStream
-from skyband.serve.texts import Limits, as_problem
+from skyband.serve.texts import as_problem
 from skyband.serve.vitals import WELL
 
 logger = logging.getLogger(__name__)
@@ -48,42 +45,22 @@ bearer = Depends(HTTPBearer(auto_error=False, description="Printed when the serv
 
 
 def make_app(
-    stream: ServedStream,
+    edge: Edge,
     *,
     token: str,
     hosts: Collection[str] = LOOPBACK,
     by_address: bool = False,
-    limits: Limits | None = None,
-    feed: Feed | None = None,
-    mapping: Mapping | None = None,
     most_requests: int = MOST_REQUESTS,
-    clock: Callable[[], float] = time.time,
 ) -> FastAPI:
-    """Return the application that serves a stream.
+    """Return the application that serves a stream; see `Guard` for who may come in.
 
     Parameters
     ----------
-    stream
-        What is served.
-    token
-        What who wants to change something must know.
-    hosts
-        The names by which the server may be asked for.
-    by_address
-        Whether it may be asked for by any IP address too.
-    limits
-        How much may be asked for.
-    feed
-        The change feed.
-    mapping
-        What names in RSP-QL mean.
-    most_requests
-        How many requests may be under way at once, those of the feed's readers included.
-    clock
-        Gives seconds since 1970.
+    edge
+        The stream, and what is known of it.
+    token, hosts, by_address, most_requests
+        See `Guard`. Requests of the feed's readers count too.
     """
-    limits = limits or Limits()
-    edge = Edge(stream, limits, feed or Feed(), mapping or Mapping(), clock)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -103,7 +80,7 @@ def make_app(
     )
     app.state.edge = edge
     app.add_middleware(
-        Guard, token=token, hosts=hosts, by_address=by_address, most_bytes=limits.text, most_requests=most_requests
+        Guard, token=token, hosts=hosts, by_address=by_address, most_bytes=edge.limits.text, most_requests=most_requests
     )
     _errors(app)
     _looking(app, edge)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -42,7 +41,7 @@ class Edge:
     """
 
     def __init__(
-        self, stream: ServedStream, limits: Limits, feed: Feed, mapping: Mapping, clock: Callable[[], float] = time.time
+        self, stream: ServedStream, limits: Limits, feed: Feed, mapping: Mapping, clock: Callable[[], float]
     ) -> None:
         self.stream, self.limits, self.feed = stream, limits, feed
         self.reading = Reading(stream.source, stream.services, mapping)

@@ -24,6 +24,7 @@ from skyband.errors import InputError
 from skyband.languages import Mapping
 from skyband.serve.app import make_app
 from skyband.serve.connections import Connection, Waiting
+from skyband.serve.edge import Edge
 from skyband.serve.feed import Feed
 from skyband.serve.guard import LOOPBACK, is_address, name_in
 from skyband.serve.spark_stream import SparkStream
@@ -93,10 +94,9 @@ class Server:
         hosts = {*LOOPBACK, self.host, *map(_checked_host, self.allow_hosts)}
         self.socket = _listen(self.host, self.port, self.feed.patience)
         self._bound, self.port = self.socket.getsockname()[:2]
-        app = make_app(
-            self.stream, token=self.token, hosts=hosts, by_address=self.is_open, limits=self.limits, feed=self.feed,
-            mapping=self.mapping, most_requests=2 * self.feed.most_readers, clock=self.clock,
-        )  # fmt: skip
+        edge = Edge(self.stream, self.limits, self.feed, self.mapping or Mapping(), self.clock)
+        most = 2 * self.feed.most_readers
+        app = make_app(edge, token=self.token, hosts=hosts, by_address=self.is_open, most_requests=most)
         self._uvicorn = _Uvicorn(
             uvicorn.Config(
                 app,

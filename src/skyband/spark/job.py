@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from skyband.engine.schema import fit, fit_table
 from skyband.errors import InputError
-from skyband.files.job import Job, Report, RunObserver, SilentObserver
+from skyband.files.job import Job, Report, RunObserver
 from skyband.files.stream import FileStream
 from skyband.files.writers import Output, outputs
 from skyband.queries.query import Query
@@ -48,7 +48,7 @@ def execute(
     checkpoint: Path | None = None,
     master: str | None = None,
     remote: str | None = None,
-    watch: RunObserver | None = None,
+    observer: RunObserver | None = None,
 ) -> Report:
     """Run a job on Spark; its files appear when all is done, or not at all.
 
@@ -60,20 +60,20 @@ def execute(
         The folder that lets a run go on where it was; without it, a folder is made and removed.
     master, remote
         Where Spark is, if not in this process: a master's or a Spark Connect server's URL.
-    watch
-        Who looks on.
+    observer
+        Who observes the run.
     """
-    watch = watch or SilentObserver()
+    observer = observer or RunObserver()
     job.check()
     stream = job.stream()
     with ExitStack() as stack:
         folder = (checkpoint or Path(stack.enter_context(TemporaryDirectory(prefix="skyband-")))).absolute()
         feed = Feed(folder / INPUT, stream)
-        with watch.starting_spark():
+        with observer.starting_spark():
             spark = stack.enter_context(session(master, remote))
-        with watch.warming_up():
+        with observer.warming_up():
             job.warm_up(list(islice(stream, 1)))
-        return _Run(job, folder, stream, feed, watch).go(spark)
+        return _Run(job, folder, stream, feed, observer).go(spark)
 
 
 @dataclass
@@ -82,7 +82,7 @@ class _Run:
     folder: Path
     stream: FileStream
     feed: Feed
-    watch: RunObserver
+    observer: RunObserver
     tally: Tally = field(default_factory=lambda: Tally())
 
     def go(self, spark: SparkSession) -> Report:
@@ -121,11 +121,11 @@ class _Run:
             self._wait(handle, done / size, batch)
             done += size_of(batch)
             self.tally.note(handle)
-            self.watch.seen(self.tally.report, done / size)
+            self.observer.seen(self.tally.report, done / size)
 
     def _wait(self, handle: Handle, share: float, files: Sequence[Path]) -> None:
         with _reasons(replace(self.stream, files=tuple(files))):
-            catch_up(handle, lambda: self.watch.seen(self.tally.report, share))
+            catch_up(handle, lambda: self.observer.seen(self.tally.report, share))
 
     # Writing.
 

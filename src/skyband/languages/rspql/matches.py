@@ -9,21 +9,9 @@ from skyband.expressions.functions import FUNCTIONS, OPERATORS
 from skyband.expressions.tree import Call, Column, Node
 
 _LENIENT = {
-    "<=>",
-    "and",
-    "or",
-    "is null",
-    "in",
-    "between",
-    "case",
-    "switch",
-    "isnan",
-    "nanvl",
-    "least",
-    "greatest",
-    "coalesce",
+    "<=>", "and", "or", "is null", "in", "between", "case", "switch", "isnan", "nanvl", "least", "greatest", "coalesce",
     "nullif",
-}
+}  # fmt: skip
 _STRICT = (set(OPERATORS) | set(FUNCTIONS)) - _LENIENT
 
 
