@@ -47,7 +47,7 @@ def test_they_change_nothing_but_counts(algorithm: str, monkeypatch: pytest.Monk
         partitioned, k, names = bool(rng.integers(2)), int(rng.integers(1, 4)), ["a"]
         told: dict[str, list[pa.RecordBatch]] = {"late": [], "rejected": []}
         full, clean = (sb.Monitor([made("a", partitioned, k)], algorithm=algorithm, time="t", id="id") for _ in "ab")
-        full.on_late, full.on_rejected = told["late"].append, told["rejected"].append
+        full.intake.on_late, full.intake.on_rejected = told["late"].append, told["rejected"].append
         expected: dict[str, list[Row]] = {"late": [], "rejected": []}
         before = -(2**61)
         for turn, watermark in enumerate((-60, 30, 70, 80, 160, 200)):

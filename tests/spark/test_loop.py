@@ -311,7 +311,7 @@ def test_late_and_rejected_rows(spark: Any, tmp_path: Path) -> None:
         stream = Stream(spark, tmp_path / "+".join(sides), TOP)
         stream.start(TOP, **{side: stream.sinks[side] for side in sides})
         found: dict[str, list[pa.RecordBatch]] = {"late": [], "rejected": []}
-        stream.truth.on_late, stream.truth.on_rejected = found["late"].append, found["rejected"].append
+        stream.truth.intake.on_late, stream.truth.intake.on_rejected = found["late"].append, found["rejected"].append
         for number, table in enumerate(tables):
             stream.take(table)
             for side, parts in found.items():

@@ -193,6 +193,11 @@ class QueryGroup(ABC):
         del self.queries[place], self.schedules[place]
         self.answers.previous.pop(name, None)
 
+    @property
+    def name(self) -> str:
+        """The name of the first query."""
+        return self.queries[0].name
+
     def schedule(self, name: str) -> Schedule:
         """Return the windows of a query."""
         return next(schedule for schedule in self.schedules if schedule.name == name)

@@ -1,25 +1,35 @@
-"""Intake: the stream's rows turned into the columns of one ranking, and its survivors into the arena."""
+"""The door of a stream: its columns and their types, late and rejected rows; and how a ranking is evaluated."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from skyband.algorithms.base import Columns
-from skyband.errors import InputError
-from skyband.events.batch import EventBatch
+from skyband.engine.snapshot import State
+from skyband.errors import InputError, QueryError
+from skyband.events.batch import EventBatch, StreamColumns, as_batches, settle_nulls
 from skyband.events.keys import Keys, is_text, move
 from skyband.events.store import EventStore
 from skyband.expressions import Bound, Expression
-from skyband.order import BoolArray, IntArray, SlotArray, merit_of
+from skyband.order import NEVER, BoolArray, IntArray, SlotArray, merit_of
 from skyband.queries.query import Distinct, Order, Query
+from skyband.times import microseconds_of
 
+logger = logging.getLogger(__name__)
+MOST_ROWS = 1 << 25
 WARMING_UP = "warming up"
 APPROXIMATE = "approximate"
 _NO_ROWS = np.empty(0, np.int64)
+
+Sink = Callable[[pa.RecordBatch], None]
 
 
 @dataclass(frozen=True)
@@ -80,7 +90,156 @@ class BatchOutcome:
     newest: int | None = None  # the latest time of all rows, where the group looked at all of them
 
 
+class Reader(Protocol):
+    """A group of queries or subscriptions that reads the stream's columns."""
+
+    @property
+    def name(self) -> str:
+        """By which an error names it: that of its first query."""
+
+    @property
+    def carried(self) -> AbstractSet[str]:
+        """The columns that are carried along."""
+
+    @property
+    def id_columns(self) -> AbstractSet[str]:
+        """The columns that ids are taken from, besides the stream's own."""
+
+    def bind(self, schema: pa.Schema, source: StreamColumns) -> None:
+        """Look up columns; InputError or QueryError where one is missing or of a wrong type."""
+
+
+@dataclass
+class RowCounts:
+    """What became of a stream's rows."""
+
+    rows: int = 0
+    late: int = 0
+    partly_late: int = 0
+    rejected: int = 0
+    ahead: int = 0
+
+
 class Intake:
+    """Lets batches in: types them, binds those who read them, counts late and rejected rows and hands these on.
+
+    Parameters
+    ----------
+    source
+        The stream's columns of times and ids.
+    select
+        More columns that the stream must have.
+    on_late, on_rejected
+        Called with the rows that missed all their windows, and with those that lack a score, a time or an id.
+    """
+
+    def __init__(
+        self, source: StreamColumns, select: Sequence[str] = (), on_late: Sink | None = None,
+        on_rejected: Sink | None = None,
+    ) -> None:  # fmt: skip
+        self.source, self.select, self.on_late, self.on_rejected = source, tuple(select), on_late, on_rejected
+        self.schema: pa.Schema | None = None
+        self.counts = RowCounts()
+        self.newest = NEVER
+        self._types: dict[str, pa.DataType] = {}  # of the columns that have held anything
+
+    @property
+    def plain(self) -> bool:
+        """Whether times are bare whole numbers."""
+        return self.schema is not None and self.source.is_plain(self.schema)
+
+    def batches(
+        self, data: Any, readers: Collection[Reader], not_after: int | datetime | None = None
+    ) -> Iterator[EventBatch]:  # fmt: skip
+        """Yield the rows of whatever holds events, in batches that the readers are bound to."""
+        limit = None if not_after is None else microseconds_of(not_after)
+        for part in as_batches(data, MOST_ROWS):
+            carried = set(self.select).union(*(reader.carried for reader in readers))
+            ids = set[str]().union(*(reader.id_columns for reader in readers))
+            batch = settle_nulls(part, self._types, self.source, carried, ids)
+            self.declare(batch.schema, readers)
+            self._types |= {f.name: f.type for f in part.schema if f.type != pa.null()}
+            yield EventBatch(batch, self.source, limit)
+
+    def declare(self, schema: pa.Schema, readers: Collection[Reader]) -> None:
+        """Bind readers to the stream's columns; refuse columns that cannot serve, or have changed their type."""
+        if self.schema is not None and schema.equals(self.schema):
+            return
+        self.source.check(schema)
+        if missing := [name for name in self.select if name not in schema.names]:
+            msg = f"select names {', '.join(map(repr, missing))}; the stream's columns are {', '.join(schema.names)}"
+            raise InputError(msg)
+        if self.schema is not None:
+            columns = set(self.select).union(*(reader.carried | reader.id_columns for reader in readers))
+            self._check_types(self.schema, schema, {self.source.id, *columns})
+        for reader in readers:
+            try:
+                reader.bind(schema, self.source)
+            except InputError as error:
+                raise QueryError(str(error), reader.name) from None
+        self.schema = schema
+
+    def _check_types(self, before: pa.Schema, schema: pa.Schema, columns: set[str]) -> None:
+        """Refuse a batch whose columns changed their type where kept events have the old one."""
+        name = self.source.time
+        if name in self._types and self.source.is_plain(before) != self.source.is_plain(schema):
+            was, now = before.field(name).type, schema.field(name).type
+            msg = f"the time column {name!r} was {was} so far and is {now} in this batch; give all batches one schema"
+            raise InputError(msg)
+        for name in columns:
+            was, now = self._types.get(name), schema.field(name).type if name in schema.names else None
+            if was is not None and was != now:
+                found = now or "missing"
+                msg = f"column {name!r} was {was} so far and is {found} in this batch; give all batches one schema"
+                raise InputError(msg)
+
+    def note(self, rows: EventBatch, seen: Sequence[BatchOutcome]) -> None:
+        """Count the batch, and hand its late and rejected rows on."""
+        late, partly, rejected = outcome(seen, rows.batch.num_rows)
+        if len(rows.ahead):  # whether or not any query wants them
+            rejected = np.union1d(rejected, rows.ahead)
+        if self.on_late is not None and len(late):
+            self.on_late(rows.batch.take(pa.array(late)))
+        if self.on_rejected is not None and len(rejected):
+            self.on_rejected(rows.batch.take(pa.array(rejected)))
+        counts = self.counts
+        counts.rows += rows.batch.num_rows
+        counts.late += len(late)
+        counts.partly_late += partly
+        counts.rejected += len(rejected)
+        counts.ahead += len(rows.ahead)
+        known = [s.newest for s in seen if s.newest is not None]
+        newest = known[0] if known else rows.newest
+        if self.newest == NEVER and self.source.is_plain(rows.batch.schema):
+            self._doubt(newest)
+        self.newest = max(self.newest, newest)
+
+    def _doubt(self, newest: int) -> None:
+        """Warn of whole numbers that are dates of our days in seconds or milliseconds, but of 1970 in microseconds."""
+        for unit, low, high in (("s", 10**9, 10**10), ("ms", 10**12, 10**13)):
+            if low <= newest < high:
+                logger.warning(
+                    "the time column %r holds numbers such as %d, which are taken as microseconds since 1970; "
+                    "if they are not, say time_unit=%r",
+                    self.source.time, newest, unit,
+                )  # fmt: skip
+
+    def state(self) -> State:
+        """Return everything as plain values and tables."""
+        tables = {} if self.schema is None else {"schema": self.schema.empty_table()}
+        tables["types"] = pa.schema(list(self._types.items())).empty_table()
+        return {"source": asdict(self.source), "newest": self.newest, "counts": asdict(self.counts)}, tables
+
+    def load(self, state: State, readers: Collection[Reader]) -> None:
+        """Take over what `state` returned, of a stream with these readers."""
+        meta, tables = state
+        self.newest, self.counts = meta["newest"], RowCounts(**meta["counts"])
+        if "schema" in tables:
+            self.declare(tables["schema"].schema, readers)
+        self._types = {field.name: field.type for field in tables["types"].schema}
+
+
+class RankingColumns:
     """Evaluates a ranking over batches, and keeps the keys of its ids and partitions.
 
     Parameters

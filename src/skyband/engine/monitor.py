@@ -19,12 +19,12 @@ from skyband.answers.answer import AnswerBlock, Answers
 from skyband.engine import snapshot
 from skyband.engine.explain import counted
 from skyband.engine.groups import QueryGroup, ReducedBatch, Stream
-from skyband.engine.intake import BatchOutcome, outcome
+from skyband.engine.intake import MOST_ROWS, Intake, Sink
 from skyband.engine.joins import AggregateGroup, JoinGroup, PerIdGroup
 from skyband.engine.ranking import RankingGroup
 from skyband.engine.stats import Stats
 from skyband.errors import InputError, QueryError, SnapshotError, TooManyWindows
-from skyband.events.batch import EventBatch, StreamColumns, TimeUnit, as_batches, settle_nulls
+from skyband.events.batch import EventBatch, StreamColumns, TimeUnit, as_batches
 from skyband.order import IntArray
 from skyband.queries.query import Query
 from skyband.remote.remote import Remote, as_remotes
@@ -34,10 +34,6 @@ from skyband.windows import ALWAYS, NEVER, Schedule
 logger = logging.getLogger(__name__)
 KINDS: tuple[type[QueryGroup], ...] = (RankingGroup, AggregateGroup, JoinGroup)
 """The kinds of queries; groups are listed, and numbered, in this order."""
-MOST_ROWS = 1 << 25
-_SIDE_ROWS = ("late", "partly_late", "rejected", "ahead")
-
-Sink = Callable[[pa.RecordBatch], None]
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -83,15 +79,11 @@ class Monitor:
         services: Mapping[str, Any] | None = None,
     ) -> None:
         self.source: StreamColumns = StreamColumns(time, id, time_unit)
-        self.on_late: Sink | None = on_late
-        self.on_rejected: Sink | None = on_rejected
+        self.intake = Intake(self.source, on_late=on_late, on_rejected=on_rejected)
         self.stream = Stream(self.source, algorithms.find(algorithm), as_remotes(services))
         self.groups: list[QueryGroup] = []
-        self.schema: pa.Schema | None = None
         self._served: dict[str, QueryGroup] = {}  # by the queries' names, in the order in which they were registered
-        self._types: dict[str, pa.DataType] = {}  # of the columns that have held anything
         self.watermark: int | None = None
-        self.newest: int = NEVER
         self._stats = Stats()
         if queries:
             self.register(*queries)
@@ -135,26 +127,17 @@ class Monitor:
         if partials:
             for group in self.groups:
                 group.merge(partials)
-            self.newest = max(self.newest, *(part.newest for part in partials.values()))
-            if not ranking:
-                most = {name: max(getattr(part, name) for part in partials.values()) for name in _SIDE_ROWS}
-                self._stats = replace(
-                    self._stats, **{name: getattr(self._stats, name) + count for name, count in most.items()}
-                )
+            self.intake.newest = max(self.newest, *(part.newest for part in partials.values()))
+            for name in () if ranking else ("late", "partly_late", "rejected", "ahead"):
+                most = max(getattr(part, name) for part in partials.values())
+                setattr(self.intake.counts, name, getattr(self.intake.counts, name) + most)
         return answers
 
     def _push(self, batch: Any, groups: Sequence[QueryGroup], not_after: int | datetime | None) -> Answers:
         began = clock.perf_counter()
         blocks: list[AnswerBlock] = []
-        limit = None if not_after is None else microseconds_of(not_after)
-        carried = set().union(*(group.carried for group in groups))
-        ids = set().union(*(group.id_columns for group in groups))
-        for part in as_batches(batch, MOST_ROWS):
-            settled = settle_nulls(part, self._types, self.source, carried, ids)
-            self._bind(settled.schema, groups)
-            self._types |= {f.name: f.type for f in part.schema if f.type != pa.null()}
-            rows = EventBatch(settled, self.source, limit)
-            self._note(rows, [seen for group in groups for seen in _naming(group, group.push, rows)])
+        for rows in self.intake.batches(batch, groups, not_after):
+            self.intake.note(rows, [seen for group in groups for seen in _naming(group, group.push, rows)])
             blocks += self._answer(groups, None)
         self._stats = replace(
             self._stats, batches=self._stats.batches + 1,
@@ -234,79 +217,17 @@ class Monitor:
 
     def declare(self, schema: pa.Schema) -> None:
         """Say which columns the stream has before any event shows them; queries over others are refused."""
-        self._bind(schema, self.groups)
-
-    def _bind(self, schema: pa.Schema, groups: Sequence[QueryGroup]) -> None:
-        if self.schema is not None and schema.equals(self.schema):
-            return
-        self.source.check(schema)
-        if self.schema is not None:
-            columns = set().union(*(group.carried | group.id_columns for group in groups))
-            self._check_types(self.schema, schema, {self.source.id, *columns})
-        for group in groups:
-            try:
-                group.bind(schema, self.source)
-            except InputError as error:
-                raise QueryError(str(error), group.queries[0].name) from None
-        self.schema = schema
-
-    def _check_types(self, before: pa.Schema, schema: pa.Schema, columns: set[str]) -> None:
-        """Refuse a batch whose columns changed their type where kept events have the old one."""
-        name = self.source.time
-        if name in self._types and self.source.is_plain(before) != self.source.is_plain(schema):
-            was, now = before.field(name).type, schema.field(name).type
-            msg = f"the time column {name!r} was {was} so far and is {now} in this batch; give all batches one schema"
-            raise InputError(msg)
-        for name in columns:
-            was, now = self._types.get(name), schema.field(name).type if name in schema.names else None
-            if was is not None and was != now:
-                found = now or "missing"
-                msg = f"column {name!r} was {was} so far and is {found} in this batch; give all batches one schema"
-                raise InputError(msg)
-
-    def _note(self, rows: EventBatch, seen: Sequence[BatchOutcome]) -> None:
-        """Count the batch, and hand its late and rejected rows on."""
-        late, partly, rejected = outcome(seen, rows.batch.num_rows)
-        if len(rows.ahead):  # whether or not any query wants them
-            rejected = np.union1d(rejected, rows.ahead)
-        if self.on_late is not None and len(late):
-            self.on_late(rows.batch.take(pa.array(late)))
-        if self.on_rejected is not None and len(rejected):
-            self.on_rejected(rows.batch.take(pa.array(rejected)))
-        self._stats = replace(
-            self._stats,
-            rows=self._stats.rows + rows.batch.num_rows,
-            late=self._stats.late + len(late),
-            partly_late=self._stats.partly_late + partly,
-            rejected=self._stats.rejected + len(rejected),
-            ahead=self._stats.ahead + len(rows.ahead),
-        )
-        known = [s.newest for s in seen if s.newest is not None]
-        newest = known[0] if known else rows.newest
-        if self.newest == NEVER and self.source.is_plain(rows.batch.schema):
-            self._doubt(newest)
-        self.newest = max(self.newest, newest)
-
-    def _doubt(self, newest: int) -> None:
-        """Warn of whole numbers that are dates of our days in seconds or milliseconds, but of 1970 in microseconds."""
-        for unit, low, high in (("s", 10**9, 10**10), ("ms", 10**12, 10**13)):
-            if low <= newest < high:
-                logger.warning(
-                    "the time column %r holds numbers such as %d, which are taken as microseconds since 1970; "
-                    "if they are not, say time_unit=%r",
-                    self.source.time, newest, unit,
-                )  # fmt: skip
+        self.intake.declare(schema, self.groups)
 
     def _answers(self, blocks: list[AnswerBlock], began: float) -> Answers:
         order = self._order(blocks) if blocks else None
-        plain = self.schema is not None and self.source.is_plain(self.schema)
-        answers = Answers(blocks, order, plain, self.watermark, self._stats.batches)
+        answers = Answers(blocks, order, self.intake.plain, self.watermark, self._stats.batches)
         spent = clock.perf_counter() - began if began else 0.0
+        self.intake.counts.rejected += sum(group.take_unfit() for group in self.groups)
         self._stats = replace(
             self._stats,
             answers=self._stats.answers + len(answers),
             answer_rows=self._stats.answer_rows + answers.rows,
-            rejected=self._stats.rejected + sum(group.take_unfit() for group in self.groups),
             answer_seconds=self._stats.answer_seconds + spent,
         )
         return answers
@@ -331,6 +252,16 @@ class Monitor:
         """The queries, in the order in which they were registered."""
         known = {query.name: query for group in self.groups for query in group.queries}
         return [known[name] for name in self._served]
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The stream's columns, as far as they are known."""
+        return self.intake.schema
+
+    @property
+    def newest(self) -> int:
+        """The time of the newest event; NEVER before the first."""
+        return self.intake.newest
 
     @property
     def rankings(self) -> list[RankingGroup]:
@@ -487,7 +418,8 @@ class Monitor:
 
     def stats(self) -> Stats:
         """Return the numbers so far."""
-        return replace(self._stats, groups=tuple(stats for group in self.groups for stats in group.stats()))
+        counts = asdict(self.intake.counts)
+        return replace(self._stats, **counts, groups=tuple(stats for group in self.groups for stats in group.stats()))
 
     def explain(self) -> str:
         """Say which queries share what, the panes and the staircase, and why."""
@@ -502,18 +434,16 @@ class Monitor:
 
     def snapshot(self) -> bytes:
         """Return everything as bytes, detached from the live state; `restore` continues from them."""
+        intake, tables = self.intake.state()
         meta = {
             "algorithm": self.stream.algorithm.name,
-            "source": [self.source.time, self.source.id, self.source.time_unit],
             "order": list(self._served),
             "watermark": self.watermark,
-            "newest": self.newest,
             "stats": asdict(self._stats),
+            "intake": intake,
             "groups": [group.kind for group in self.groups],
             "services": list(self.remotes),
         }
-        tables = {} if self.schema is None else {"schema": self.schema.empty_table()}
-        tables["types"] = pa.schema(list(self._types.items())).empty_table()
         states = [*(group.state() for group in self.groups), *(remote.state() for remote in self.remotes.values())]
         return snapshot.encode(meta, tables, states)
 
@@ -556,17 +486,11 @@ class Monitor:
         if "order" not in meta:
             msg = "this is a snapshot of subscriptions; restore it with Subscriptions.restore"
             raise SnapshotError(msg)
-        time, id_, unit = meta["source"]
         monitor = cls(
-            algorithm=meta["algorithm"],
-            time=time,
-            id=id_,
-            time_unit=unit,
-            on_late=on_late,
-            on_rejected=on_rejected,
-            services=services,
-        )
-        monitor.watermark, monitor.newest = meta["watermark"], meta["newest"]
+            algorithm=meta["algorithm"], on_late=on_late, on_rejected=on_rejected, services=services,
+            **meta["intake"]["source"],
+        )  # fmt: skip
+        monitor.watermark = meta["watermark"]
         monitor._stats = Stats(**{key: value for key, value in meta["stats"].items() if key != "groups"})
         groups, known = states[: len(meta["groups"])], states[len(meta["groups"]) :]
         for name, state in zip(meta["services"], known, strict=True):
@@ -577,9 +501,8 @@ class Monitor:
         monitor.groups = [kinds[kind].load(state, monitor.stream) for kind, state in pairs]
         served = {query.name: group for group in monitor.groups for query in group.queries}
         monitor._served = {name: served[name] for name in meta["order"]}
-        if "schema" in tables:
-            monitor._bind(tables["schema"].schema, [group for group in monitor.groups if group.takes == "rows"])
-        monitor._types = {field.name: field.type for field in tables["types"].schema}
+        # Those that take partials know their columns: what comes as rows need not have them.
+        monitor.intake.load((meta["intake"], tables), [group for group in monitor.groups if group.takes == "rows"])
         return monitor
 
 

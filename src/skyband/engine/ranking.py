@@ -16,7 +16,7 @@ from skyband.algorithms.stkqf.skyline import Backfill, Need, scan_for
 from skyband.answers.answer import AnswerBlock, Events, Row
 from skyband.engine.explain import backfill_text, clock_time, query_line
 from skyband.engine.groups import QueryGroup, Stream
-from skyband.engine.intake import APPROXIMATE, WARMING_UP, BatchOutcome, Counts, Intake, Ranking
+from skyband.engine.intake import APPROXIMATE, WARMING_UP, BatchOutcome, Counts, Ranking, RankingColumns
 from skyband.engine.snapshot import State, under
 from skyband.engine.stats import GroupStats
 from skyband.errors import QueryError
@@ -34,7 +34,7 @@ _NO_ROWS = np.empty(0, np.int64)
 class _Arriving:
     """Events of one batch; lists the rows that go into the arena, in their order."""
 
-    intake: Intake
+    intake: RankingColumns
     columns: Columns
     rows: EventBatch
     index: IntArray | None
@@ -72,7 +72,7 @@ class RankingGroup(QueryGroup):
         self.ranking = ranking
         self.blind_to = blind_to
         self.arena = EventStore(ranking.counts)
-        self.intake = Intake(ranking, self.arena, select)
+        self.intake = RankingColumns(ranking, self.arena, select)
         self._algorithm, self._planned = algorithm(self.arena, ranking.distinct), True
         self.counts = Counts()
         self.first, self.last = ALWAYS, NEVER

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from skyband.answers.answer import Answer, Answers
-from skyband.engine.monitor import MOST_ROWS, Monitor, Sink
+from skyband.engine.intake import MOST_ROWS, Sink
+from skyband.engine.monitor import Monitor
 from skyband.errors import InputError, QueryError
 from skyband.events.batch import TimeUnit, as_batches
 from skyband.queries.query import Query

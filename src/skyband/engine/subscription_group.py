@@ -17,7 +17,7 @@ from skyband.algorithms.topkw.query_grid import QueryGrid
 from skyband.algorithms.topkw.sliding import BUFFERED, Sliding
 from skyband.answers.answer import Row
 from skyband.answers.notices import notices_table
-from skyband.events.batch import EventBatch
+from skyband.events.batch import EventBatch, StreamColumns
 from skyband.events.keys import Keys, is_text, move
 from skyband.events.store import EventStore
 from skyband.expressions import Bound, Expression, parse
@@ -177,14 +177,29 @@ class SubscriptionGroup:
 
     # Events.
 
-    def bind(self, schema: pa.Schema, id_column: str) -> None:
+    @property
+    def name(self) -> str:
+        """The name of the first subscription."""
+        return next(iter(self.members))
+
+    @property
+    def carried(self) -> set[str]:
+        """The columns that are carried into notices."""
+        return set(self.select)
+
+    @property
+    def id_columns(self) -> set[str]:
+        """More columns that ids are taken from: none."""
+        return set()
+
+    def bind(self, schema: pa.Schema, source: StreamColumns) -> None:
         """Look up columns; InputError where one is missing or no number."""
         kind = self.kind
         self.where: Bound | None = None if kind.where is None else kind.where.bind(schema, "filter")
         bare = [Expression(name, Column(name)) for name in kind.columns]
         given = [*bare, *([kind.score] if kind.score else [])]
         self.values = [one.bind(schema, "score") for one in given]
-        self.text_ids = is_text(schema.field(id_column).type)
+        self.text_ids = is_text(schema.field(source.id).type)
         self.schema = schema
         self._bind_gates()
 

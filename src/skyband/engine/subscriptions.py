@@ -17,10 +17,10 @@ from skyband.algorithms.topkw.sliding import Sliding
 from skyband.answers.answer import Row
 from skyband.answers.notices import COLUMNS, Notices
 from skyband.engine import snapshot
-from skyband.engine.monitor import MOST_ROWS, Sink
+from skyband.engine.intake import BatchOutcome, Intake, Sink
 from skyband.engine.subscription_group import GroupKey, SubscriptionGroup
 from skyband.errors import InputError, QueryError, SnapshotError
-from skyband.events.batch import EventBatch, StreamColumns, TimeUnit, as_batches, settle_nulls
+from skyband.events.batch import EventBatch, StreamColumns, TimeUnit
 from skyband.queries.subscription import Subscription
 from skyband.times import microseconds_of
 from skyband.windows import NEVER
@@ -124,15 +124,22 @@ class Subscriptions:
                 f"select names {', '.join(map(repr, taken))}, which notices have already; leave them out or rename them"
             )
             raise QueryError(msg)
-        self.on_rejected = on_rejected
+        self.intake = Intake(self.source, self.select, on_rejected=on_rejected)
         self.circles: dict[GroupKey, SubscriptionGroup] = {}
         self.waiting: dict[str, Subscription] = {}  # until they become active
         self.ends: dict[str, int] = {}  # of those that end by themselves
-        self.schema: pa.Schema | None = None
-        self._types: dict[str, pa.DataType] = {}
-        self.newest = NEVER
         self._stats = SubscriptionStats()
         self.add(*subscriptions)
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The stream's columns, as far as they are known."""
+        return self.intake.schema
+
+    @property
+    def newest(self) -> int:
+        """Up to where time has passed; NEVER before the first event."""
+        return self.intake.newest
 
     # Subscriptions come and go.
 
@@ -188,7 +195,7 @@ class Subscriptions:
             for one in subscriptions if kind.pool else subscriptions[:1]:
                 try:
                     group = SubscriptionGroup(kind, self.algorithm, self.select)
-                    group.bind(self.schema, self.source.id)
+                    group.bind(self.schema, self.source)
                     group.add([one])
                 except InputError as error:
                     raise QueryError(str(error), one.name) from None
@@ -198,7 +205,7 @@ class Subscriptions:
             if kind not in self.circles:
                 self.circles[kind] = SubscriptionGroup(kind, self.algorithm, self.select)
                 if self.schema is not None:
-                    self.circles[kind].bind(self.schema, self.source.id)
+                    self.circles[kind].bind(self.schema, self.source)
             self.circles[kind].add(some)
 
     def remove(self, *names: str) -> None:
@@ -245,12 +252,8 @@ class Subscriptions:
         """
         began = clock.perf_counter()
         tables: list[pa.Table] = []
-        limit = None if not_after is None else microseconds_of(not_after)
-        for part in as_batches(batch, MOST_ROWS):
-            settled = settle_nulls(part, self._types, self.source, set(self.select))
-            self._bind(settled.schema)
-            self._types |= {f.name: f.type for f in part.schema if f.type != pa.null()}
-            tables += self._push(EventBatch(settled, self.source, limit))
+        for rows in self.intake.batches(batch, self.circles.values(), not_after):
+            tables += self._push(rows)
         return self._notices(tables, began)
 
     def _push(self, rows: EventBatch) -> list[pa.Table]:
@@ -258,28 +261,22 @@ class Subscriptions:
         moments = np.maximum.accumulate(np.concatenate([[self.newest], times]))[1:]
         if not len(moments):
             return []
-        tables, rejected, newest = [], [], int(moments[-1])
+        newest = int(moments[-1])
+        tables, seen = [], [BatchOutcome(None, np.flatnonzero(times == NEVER), newest=newest)]
         self._begin(newest)
         ending = self._ending(newest)
         for circle in self.circles.values():
-            told, without = circle.push(rows, moments, self._stats.rows, _of(circle, ending))
+            told, without = circle.push(rows, moments, self.intake.counts.rows, _of(circle, ending))
             tables += told
-            rejected.append(without)
+            seen.append(BatchOutcome(None, without))
         self.remove(*ending)
-        bad = np.unique(np.concatenate([*rejected, np.flatnonzero(times == NEVER)]))
-        if self.on_rejected is not None and len(bad):
-            self.on_rejected(rows.batch.take(pa.array(bad)))
-        self.newest = newest
-        self._stats = replace(
-            self._stats, rows=self._stats.rows + rows.batch.num_rows, rejected=self._stats.rejected + len(bad),
-            ahead=self._stats.ahead + len(rows.ahead),
-        )  # fmt: skip
+        self.intake.note(rows, seen)
         return tables
 
     def advance(self, moment: int | datetime) -> Notices:
         """Let event time pass without events: what leaves the windows leaves the best. It never goes back."""
         began = clock.perf_counter()
-        self.newest = max(self.newest, microseconds_of(moment))
+        self.intake.newest = max(self.newest, microseconds_of(moment))
         self._begin(self.newest)
         ending = self._ending(self.newest)
         tables = [t for circle in self.circles.values() for t in circle.pass_time(self.newest, _of(circle, ending))]
@@ -287,7 +284,7 @@ class Subscriptions:
         return self._notices(tables, began)
 
     def _notices(self, tables: list[pa.Table], began: float) -> Notices:
-        notices = Notices(tables, self._plain)
+        notices = Notices(tables, self.intake.plain)
         self._stats = replace(
             self._stats,
             batches=self._stats.batches + 1,
@@ -296,32 +293,9 @@ class Subscriptions:
         )
         return notices
 
-    @property
-    def _plain(self) -> bool:
-        return self.schema is not None and self.source.is_plain(self.schema)
-
     def declare(self, schema: pa.Schema) -> None:
         """Say which columns the stream has before any event shows them; subscriptions to others are refused."""
-        self._bind(schema)
-
-    def _bind(self, schema: pa.Schema) -> None:
-        if self.schema is not None and schema.equals(self.schema):
-            return
-        self.source.check(schema)
-        if missing := [name for name in self.select if name not in schema.names]:
-            msg = f"select names {', '.join(map(repr, missing))}; the stream's columns are {', '.join(schema.names)}"
-            raise InputError(msg)
-        for name in (self.source.id, *self.select):
-            was, now = self._types.get(name), schema.field(name).type
-            if was is not None and was != now:
-                msg = f"column {name!r} was {was} so far and is {now} in this batch; give all batches one schema"
-                raise InputError(msg)
-        for circle in self.circles.values():
-            try:
-                circle.bind(schema, self.source.id)
-            except InputError as error:
-                raise QueryError(str(error), next(iter(circle.members))) from None
-        self.schema = schema
+        self.intake.declare(schema, self.circles.values())
 
     # Looking inside.
 
@@ -329,7 +303,7 @@ class Subscriptions:
         """Return the best events of a subscription as they are now, best first."""
         for circle in self.circles.values():
             if name in circle.members:
-                return circle.top(name, self._plain)
+                return circle.top(name, self.intake.plain)
         if name in self.waiting:
             return []
         msg = f"there is no subscription {name!r}; there are {len(self.subscriptions):,}"
@@ -348,24 +322,24 @@ class Subscriptions:
             )
             for kind, circle in self.circles.items()
         )
-        return replace(self._stats, waiting=len(self.waiting), circles=circles)
+        counts = self.intake.counts
+        given = {"rows": counts.rows, "rejected": counts.rejected, "ahead": counts.ahead}
+        return replace(self._stats, **given, waiting=len(self.waiting), circles=circles)
 
     # Snapshots.
 
     def snapshot(self) -> bytes:
         """Return everything as bytes, detached from the live state; `restore` continues from them."""
+        intake, tables = self.intake.state()
         meta = {
             "kind": KIND,
             "algorithm": self.algorithm.name,
-            "source": asdict(self.source),
             "select": self.select,
             "waiting": [one.as_dict() for one in self.waiting.values()],
-            "newest": self.newest,
+            "intake": intake,
             "stats": asdict(replace(self._stats, circles=())),
             "text_ids": any(circle.text_ids for circle in self.circles.values() if circle.engine is not None),
         }
-        tables = {} if self.schema is None else {"schema": self.schema.empty_table()}
-        tables["types"] = pa.schema(list(self._types.items())).empty_table()
         return snapshot.encode(meta, tables, [circle.state() for circle in self.circles.values()])
 
     @classmethod
@@ -381,16 +355,15 @@ class Subscriptions:
         if meta.get("kind") != KIND:
             msg = "this is a snapshot of a Monitor; restore it with Monitor.restore"
             raise SnapshotError(msg)
-        self = cls(algorithm=meta["algorithm"], select=meta["select"], on_rejected=on_rejected, **meta["source"])
+        self = cls(
+            algorithm=meta["algorithm"], select=meta["select"], on_rejected=on_rejected, **meta["intake"]["source"]
+        )
         circles = [SubscriptionGroup.load(state, self.algorithm, self.select, meta["text_ids"]) for state in states]
         self.circles = {circle.kind: circle for circle in circles}
         self.waiting = {given["name"]: Subscription.from_dict(given) for given in meta["waiting"]}
-        self.newest = meta["newest"]
         self.ends = {name: one.ends for name, one in self.subscriptions.items() if one.ends is not None}
         self._stats = SubscriptionStats(**{**meta["stats"], "circles": ()})
-        if "schema" in tables:
-            self._bind(tables["schema"].schema)
-        self._types = {field.name: field.type for field in tables["types"].schema}
+        self.intake.load((meta["intake"], tables), circles)
         return self
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from skyband import algorithms
-from skyband.engine.monitor import Monitor, Sink
+from skyband.engine.intake import Sink
+from skyband.engine.monitor import Monitor
 from skyband.engine.run import run
 from skyband.engine.schema import answer_schema, fit, used_columns
 from skyband.engine.stats import Stats

@@ -290,8 +290,8 @@ class _Live:
         live.windows = status.get("windows", {})
         live.degraded = status.get("degraded")
         live.latest = stream.checkpoint.latest()
-        monitor.on_late = live.side["late"].append if stream.late else None
-        monitor.on_rejected = live.side["rejected"].append if stream.rejected else None
+        monitor.intake.on_late = live.side["late"].append if stream.late else None
+        monitor.intake.on_rejected = live.side["rejected"].append if stream.rejected else None
         live._declare(declared)
         return live
 

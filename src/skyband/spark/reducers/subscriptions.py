@@ -86,7 +86,7 @@ class SubscriptionPrefilter:
             kept[np.argmax(np.where(kept, NEVER, rows.time))] = True
             order = in_order(pa.Table.from_batches([batch]), self.source).to_numpy()
         for circle, longest, functions, queries, best in self.shortlists:
-            circle.bind(batch.schema, self.source.id)
+            circle.bind(batch.schema, self.source)
             taken, x, rejected = circle.columns(rows)
             kept[rejected] = True
             if self.newest != NEVER:
