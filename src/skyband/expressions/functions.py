@@ -65,6 +65,16 @@ class Function:
     arity: tuple[int, int]
     pattern: bool = False
 
+    def allows(self, count: int) -> bool:
+        """Tell whether it takes so many arguments."""
+        return self.arity[0] <= count <= self.arity[1]
+
+    @property
+    def counts(self) -> str:
+        """How many arguments it takes, in words."""
+        least, most = self.arity
+        return str(least) if least == most else f"{least} or more" if most == MANY else f"{least} to {most}"
+
 
 def _function(
     kernel: v.Kernel, spark: str | Render, takes: Slot, gives: Slot, least: int = 1, most: int | None = None

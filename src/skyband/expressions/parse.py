@@ -18,9 +18,9 @@ from sqlglot.errors import ParseError
 from sqlglot.tokens import Token, TokenType
 
 from skyband.errors import ExpressionError, QueryError
-from skyband.expressions.functions import ALIASES, CASTS, FUNCTIONS, MANY, OPERATORS
+from skyband.expressions.functions import ALIASES, CASTS, FUNCTIONS, OPERATORS
 from skyband.expressions.like import MAX_PATTERN
-from skyband.expressions.tree import FALSE, NULL, TRUE, Call, Column, Literal, Node, Type
+from skyband.expressions.tree import FALSE, NULL, TRUE, Call, Column, Literal, Node, Type, negated
 from skyband.expressions.vectors import int64_or_none
 
 MAX_LENGTH = 10_000
@@ -281,10 +281,8 @@ def _negative(reader: Reader, node: Any, depth: int) -> Node:
         return _integer(reader, node, f"-{inner.this}")
     value = reader.convert(inner, depth)
     if isinstance(value, Literal) and value.type is Type.INTEGER:
-        return _integer(reader, node, str(-int(value.text)))
-    if isinstance(value, Literal) and value.type is Type.NUMBER:
-        return Literal(Type.NUMBER, repr(-float(value.text)))
-    return Call("neg", (value,))
+        return _integer(reader, node, str(-int(value.text)))  # which may not fit
+    return negated(value)
 
 
 def _function(reader: Reader, node: Any, depth: int) -> Node:
@@ -299,10 +297,8 @@ def _function(reader: Reader, node: Any, depth: int) -> Node:
         near = difflib.get_close_matches(name, [*FUNCTIONS, *ALIASES], n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         reader.fail(f"the function {written}() is not allowed{hint}; {ALLOWED}", position(node))
-    least, most = function.arity
-    if not least <= len(args) <= most:
-        count = str(least) if least == most else f"{least} or more" if most == MANY else f"{least} to {most}"
-        reader.fail(f"{written}() takes {count} arguments and got {len(args)}", position(node))
+    if not function.allows(len(args)):
+        reader.fail(f"{written}() takes {function.counts} arguments and got {len(args)}", position(node))
     return Call(name, reader.all(args, depth))
 
 

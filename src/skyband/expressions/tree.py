@@ -81,6 +81,13 @@ _RESERVED = frozenset(Spark.Tokenizer.KEYWORDS) | {"IF", "ANY", "CASE", "TRANSFO
 _INFIX = frozenset(("+", "-", "*", "/", "%", "=", "<>", "<", "<=", ">", ">=", "<=>"))
 
 
+def negated(node: Node) -> Node:
+    """Return a number with the other sign; a constant stays one."""
+    if isinstance(node, Literal) and node.type in (Type.INTEGER, Type.NUMBER):
+        return Literal(node.type, str(-int(node.text)) if node.type is Type.INTEGER else repr(-float(node.text)))
+    return Call("neg", (node,))
+
+
 def columns(node: Node) -> Iterator[str]:
     """Yield the name of every column under `node`, as often as it stands there."""
     if isinstance(node, Column):

@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 
 from rdflib import XSD, BNode, Literal, URIRef, Variable
 
-from skyband.expressions.functions import ALIASES, FUNCTIONS, MANY, OPERATORS
-from skyband.expressions.tree import FALSE, NULL, TRUE, Call, Node, Type
+from skyband.expressions.functions import ALIASES, FUNCTIONS, OPERATORS
+from skyband.expressions.tree import FALSE, NULL, TRUE, Call, Node, Type, negated
 from skyband.expressions.tree import Literal as Constant
 from skyband.expressions.vectors import int64_or_none
 from skyband.languages.mapping import Function, last_name
@@ -34,7 +34,6 @@ _NAMED = {
 _CASTS = {XSD.double: "double", XSD.integer: "bigint", XSD.int: "int", XSD.string: "string"}
 _NUMBERS = {XSD.decimal, XSD.double, XSD.float}
 _MOMENTS = {XSD.dateTime, XSD.date}
-NEGATED = {"neg", "not"}
 
 
 class Terms:
@@ -117,8 +116,9 @@ class Terms:
         found = Call("in", (left, *self.all(choices, values)))
         return found if term.op == "IN" else Call("not", (found,))
 
-    def _chain(self, name: str) -> Callable[[Any, Mapping[str, Node]], Node]:
-        return lambda term, values: Call(name, self.all([term.expr, *term.other], values))
+    def _chain(self, term: Any, values: Mapping[str, Node]) -> Node:
+        name = "and" if term.name == "ConditionalAndExpression" else "or"
+        return Call(name, self.all([term.expr, *term.other], values))
 
     def _arithmetic(self, term: Any, values: Mapping[str, Node]) -> Node:
         result = self.convert(term.expr, values)
@@ -128,18 +128,10 @@ class Terms:
 
     def _minus(self, term: Any, values: Mapping[str, Node]) -> Node:
         inner = term.expr
-        if isinstance(inner, Literal) and inner.datatype in {
-            XSD.integer,
-            *_NUMBERS,
-        }:  # the smallest integer has no positive
+        if isinstance(inner, Literal) and inner.datatype in (XSD.integer, *_NUMBERS):  # the least has no positive
             text = str(inner)
             return self.constant(Literal(text[1:] if text.startswith("-") else f"-{text}", datatype=inner.datatype))
-        value = self.convert(inner, values)
-        if isinstance(value, Constant) and value.type in (Type.INTEGER, Type.NUMBER):
-            return Constant(
-                value.type, str(-int(value.text)) if value.type is Type.INTEGER else repr(-float(value.text))
-            )
-        return Call("neg", (value,))
+        return negated(self.convert(inner, values))
 
     # Functions.
 
@@ -188,11 +180,10 @@ class Terms:
         return self._known(name, "ln" if (inner, len(args)) == ("log", 1) else inner, args)
 
     def _known(self, written: str, name: str, args: tuple[Node, ...]) -> Node:
-        least, most = (FUNCTIONS.get(name) or OPERATORS[name]).arity
+        function = FUNCTIONS.get(name) or OPERATORS[name]
         odd = {"case": 1, "switch": 0}.get(name, len(args) % 2)
-        if not least <= len(args) <= most or len(args) % 2 != odd:
-            count = str(least) if least == most else f"{least} or more" if most == MANY else f"{least} to {most}"
-            self.fail(f"{written}() takes {count} arguments and got {len(args)}", written)
+        if not function.allows(len(args)) or len(args) % 2 != odd:
+            self.fail(f"{written}() takes {function.counts} arguments and got {len(args)}", written)
         if name == "like" and not (isinstance(args[1], Constant) and args[1].type is Type.TEXT):
             self.fail("the pattern of like() must be a text such as 'A%'", written)
         return Call(name, args)
@@ -200,8 +191,8 @@ class Terms:
 
 _HANDLERS: dict[str, Callable[[Terms, Any, Mapping[str, Node]], Node]] = {
     "RelationalExpression": Terms._relation,
-    "ConditionalAndExpression": lambda terms, term, values: terms._chain("and")(term, values),
-    "ConditionalOrExpression": lambda terms, term, values: terms._chain("or")(term, values),
+    "ConditionalAndExpression": Terms._chain,
+    "ConditionalOrExpression": Terms._chain,
     "AdditiveExpression": Terms._arithmetic,
     "MultiplicativeExpression": Terms._arithmetic,
     "UnaryMinus": Terms._minus,

@@ -12,6 +12,7 @@ from skyband.expressions.tree import Call, Column, Literal, Node, Type, columns
 from skyband.languages.mapping import DEFAULT_NAMESPACE
 from skyband.languages.rspql.extents import write_window
 from skyband.languages.rspql.matches import needed
+from skyband.queries.decomposition import holds_aggregates
 from skyband.queries.query import MAX_ROWS, Query
 
 _KINDS = {"final": "STREAM", "entered": "ISTREAM", "left": "DSTREAM", "changes": "IDSTREAM"}
@@ -82,7 +83,7 @@ class _Writing:
             *(f"  {line}" for line in self._pattern()),
             "}",
         ]
-        if any(isinstance(node, Call) and node.name in AGGREGATES for node in _nodes(self.score)):
+        if holds_aggregates(self.score):
             lines.append(f"GROUP BY ?{key}")
         if self.partition is not None:
             lines.append(f"PARTITION BY ?{self._partition_variable()}")
@@ -146,13 +147,6 @@ class _Writing:
         if isinstance(node, Call):
             return f"({text})" if node.name in (*_INFIX, "in") or text[0] in "!-" else text
         return f"({text})" if text[0] == "-" else text
-
-
-def _nodes(node: Node) -> Iterator[Node]:
-    yield node
-    if isinstance(node, Call):
-        for arg in node.args:
-            yield from _nodes(arg)
 
 
 def _constant(node: Literal) -> str:
