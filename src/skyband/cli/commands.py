@@ -19,20 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 import skyband as sb
-from skyband.cli.options import (
-    DEFAULT_ALGORITHM,
-    ENGINES,
-    AlgorithmName,
-    EngineName,
-    IdColumn,
-    MappingFile,
-    Master,
-    TimeColumn,
-    UnitOfTime,
-    check_engine,
-    needed,
-    unit,
-)
+from skyband.cli import options
 from skyband.cli.progress import Bar, summary
 from skyband.cli.serve import PORT, Port, serve, serve_demo
 from skyband.engine.monitor import Monitor
@@ -143,10 +130,10 @@ def run_(
         Path,
         typer.Option(help="Where answers go: .parquet, .csv, .jsonl (or .gz of text); - is standard output."),
     ],
-    time: TimeColumn = None,
-    id: IdColumn = None,  # noqa: A002 - the option's name
-    time_unit: UnitOfTime = None,
-    mapping: MappingFile = None,
+    time: options.TimeColumn = None,
+    id: options.IdColumn = None,  # noqa: A002 - the option's name
+    time_unit: options.UnitOfTime = None,
+    mapping: options.MappingFile = None,
     watermark: Annotated[
         str | None,
         typer.Option(help="How late events may come, such as '10 seconds'; else all wait for the end."),
@@ -154,13 +141,13 @@ def run_(
     max_ahead: Annotated[
         str | None, typer.Option(help="How far times may be ahead of the clock, such as '1 day'; else as far as any.")
     ] = None,
-    algorithm: AlgorithmName = DEFAULT_ALGORITHM,
-    engine: EngineName = ENGINES[0],
+    algorithm: options.AlgorithmName = options.DEFAULT_ALGORITHM,
+    engine: options.EngineName = options.ENGINES[0],
     checkpoint: Annotated[
         Path | None,
         typer.Option(help="Folder with which a run that was cut short goes on, and later ones read only new files."),
     ] = None,
-    master: Master = None,
+    master: options.Master = None,
     remote: Annotated[str | None, typer.Option(help="A Spark Connect server's URL, such as sc://localhost.")] = None,
     late: Annotated[Path | None, typer.Option(help="Where late rows go (the columns that queries use).")] = None,
     rejected: Annotated[
@@ -174,7 +161,7 @@ def run_(
     Reads the files as one bounded stream, in order of their names. The files it writes appear when all is done, or
     not at all. Times are in UTC.
     """
-    check_engine(engine, checkpoint=checkpoint, master=master, remote=remote)
+    options.check_engine(engine, checkpoint=checkpoint, master=master, remote=remote)
     file = load(queries, mapping)
     with ExitStack() as stack:
         inputs, time = _from_rdf(inputs, file, time or file.time, checkpoint, stack)
@@ -183,9 +170,9 @@ def run_(
             inputs=inputs,
             output=output,
             source=StreamColumns(
-                needed("time", time),
-                needed("id", id or file.id or file.subject),
-                unit(time_unit or file.time_unit),
+                options.needed("time", time),
+                options.needed("id", id or file.id or file.subject),
+                options.unit(time_unit or file.time_unit),
             ),
             algorithm=algorithm,
             watermark=watermark or file.watermark,
@@ -223,7 +210,7 @@ def _from_rdf(
 def algorithms(as_json: AsJson = False) -> None:
     """List the algorithms."""
     found = [
-        {"name": a.name, "exact": a.exact, "default": a.name == DEFAULT_ALGORITHM, "summary": a.summary}
+        {"name": a.name, "exact": a.exact, "default": a.name == options.DEFAULT_ALGORITHM, "summary": a.summary}
         for a in sb.ALGORITHMS.values()
     ]
     if as_json:
@@ -240,8 +227,8 @@ def algorithms(as_json: AsJson = False) -> None:
 @careful
 def explain(
     queries: Queries,
-    mapping: MappingFile = None,
-    algorithm: AlgorithmName = DEFAULT_ALGORITHM,
+    mapping: options.MappingFile = None,
+    algorithm: options.AlgorithmName = options.DEFAULT_ALGORITHM,
 ) -> None:
     """Say which queries share what, and what is kept; needs no data."""
     file = load(queries, mapping)
@@ -258,7 +245,7 @@ QueryName = Annotated[str, typer.Argument(metavar="NAME", help="The query's name
 
 @queries_app.command("add")
 @careful
-def add_queries(queries: Queries, checkpoint: Stream, mapping: MappingFile = None) -> None:
+def add_queries(queries: Queries, checkpoint: Stream, mapping: options.MappingFile = None) -> None:
     """Serve more queries from the next batch on; all those of the file, or none."""
     control, file = _control(checkpoint), load(queries, mapping)
     for what, given, served in (("time", file.time, control.source.time), ("id", file.id, control.source.id)):
@@ -345,12 +332,12 @@ def demo(
     seed: Annotated[int, typer.Option(help="Another seed gives another market.", min=0)] = 7,
     fast: Annotated[bool, typer.Option("--fast", help="Do not wait: as fast as the trades can be made.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")] = False,
-    engine: EngineName = ENGINES[0],
+    engine: options.EngineName = options.ENGINES[0],
     in_browser: Annotated[bool, typer.Option("--serve", help="In a browser, until someone stops it.")] = False,
     port: Port = PORT,
 ) -> None:
     """Watch leaderboards over a made-up market."""
-    check_engine(engine)
+    options.check_engine(engine)
     if in_browser:
         serve_demo(engine, seed, port)
         return

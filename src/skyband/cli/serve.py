@@ -11,20 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from skyband.cli.options import (
-    DEFAULT_ALGORITHM,
-    ENGINES,
-    AlgorithmName,
-    EngineName,
-    IdColumn,
-    MappingFile,
-    Master,
-    TimeColumn,
-    UnitOfTime,
-    check_engine,
-    needed,
-    unit,
-)
+from skyband.cli import options
 from skyband.engine.limits import MAX_CUTS, MAX_WINDOW_ENDS, WindowLimits
 from skyband.errors import InputError
 from skyband.events.batch import StreamColumns
@@ -49,17 +36,17 @@ def serve(
         Path | None,
         typer.Option(help="The stream's checkpoint folder; without --input: that of a stream that runs elsewhere."),
     ] = None,
-    time: TimeColumn = None,
-    id: IdColumn = None,  # noqa: A002 - the option's name
-    time_unit: UnitOfTime = None,
-    mapping: MappingFile = None,
+    time: options.TimeColumn = None,
+    id: options.IdColumn = None,  # noqa: A002 - the option's name
+    time_unit: options.UnitOfTime = None,
+    mapping: options.MappingFile = None,
     watermark: Annotated[str | None, typer.Option(help="How late events may come; else 10 seconds.")] = None,
     max_ahead: Annotated[
         str | None, typer.Option(help="How far event times may be ahead of the clock; else 1 day.")
     ] = None,
-    algorithm: AlgorithmName = DEFAULT_ALGORITHM,
-    engine: EngineName = ENGINES[0],
-    master: Master = None,
+    algorithm: options.AlgorithmName = options.DEFAULT_ALGORITHM,
+    engine: options.EngineName = options.ENGINES[0],
+    master: options.Master = None,
     host: Annotated[
         str, typer.Option(help="The address to listen on; 0.0.0.0 for all: others reach it then.")
     ] = "127.0.0.1",
@@ -85,7 +72,7 @@ def serve(
 
     Changes need the token of the variable SKYBAND_TOKEN; without it a random one is made and printed.
     """
-    check_engine(engine, checkpoint=checkpoint, master=master, trial_budget=trial_budget)
+    options.check_engine(engine, checkpoint=checkpoint, master=master, trial_budget=trial_budget)
     http, console = _server(), Console(stderr=True)
     http.check(host, port, allow_host or ())
     from skyband.cli import serve_inputs
@@ -98,9 +85,9 @@ def serve(
             if files := rdf_files([folder]):
                 pattern = pattern_of(files, file, time, checkpoint)
                 folder, time = stack.enter_context(serve_inputs.from_rdf(folder, pattern)), pattern.time
-            columns = needed("time", time or file.time), needed("id", id or file.id or file.subject)
+            columns = options.needed("time", time or file.time), options.needed("id", id or file.id or file.subject)
             delay = watermark or file.watermark or serve_inputs.WATERMARK
-            source = StreamColumns(*columns, unit(time_unit or file.time_unit))
+            source = StreamColumns(*columns, options.unit(time_unit or file.time_unit))
             limits = WindowLimits(max_window_ends or MAX_WINDOW_ENDS, max_cuts or MAX_CUTS)
             ahead = max_ahead or serve_inputs.MAX_AHEAD
             given = serve_inputs.Input(
