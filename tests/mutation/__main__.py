@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 CORE = (
     "tests/conformance", "tests/simulation", "tests/unit/test_kernels.py", "tests/unit/test_snapshot.py",
     "tests/unit/test_answers.py", "tests/unit/test_input.py", "tests/unit/test_early.py", "tests/unit/test_panes.py",
+    "tests/unit/test_later_queries.py", "tests/unit/test_candidates.py",
     "-k", "not spark and not new_process and not everything_in_them and not cut_down and not plain_data",
 )  # fmt: skip
 SINKS = ("tests/spark/test_sinks.py", "-k", "not postgres")

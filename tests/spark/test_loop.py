@@ -270,8 +270,8 @@ def test_batches_replays_and_restarts(spark: Any, tmp_path: Path, monkeypatch: p
     stream.take(some(330))
     stream.start(*queries)
     stream.take(NOTHING)
+    stream.take(some(430, n=8))  # ends a window of the first two
     assert set(stream.control.answers()["query"].to_pylist()) == {"top", "soon", "parts"}
-    stream.take(some(430))
 
 
 def test_a_batch_that_failed_counts_once(spark: Any, tmp_path: Path) -> None:
@@ -356,7 +356,7 @@ def test_rows_ahead_of_the_clock(
         for near, far in ((100, 200), (100, 300)):
             stream.take(batch(200 if far == 200 else 300, near, far), now() + DAY)
             assert f"{far} of the {near + far} rows of the last batch were rejected" in str(told())
-    assert caplog.text.count("rows of the last batch were rejected") == 1
+            assert caplog.text.count("rows of the last batch were rejected") == 1
     stream.take(NOTHING)
     assert "300 of the 400" in str(told())
     stream.start(*queries)
@@ -780,7 +780,8 @@ def test_a_query_with_too_many_windows_is_set_aside(spark: Any, tmp_path: Path, 
 # The past.
 
 
-def test_a_new_query_is_filled_from_the_past(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("n", "begin"), [(20, 400), (2, 300)], ids=["windows ended meanwhile", "at once"])
+def test_a_new_query_is_filled_from_the_past(spark: Any, tmp_path: Path, n: int, begin: int) -> None:
     asked: list[tuple[datetime, datetime]] = []
     past: list[pa.Table] = []
 
@@ -792,10 +793,10 @@ def test_a_new_query_is_filled_from_the_past(spark: Any, tmp_path: Path) -> None
     deep = sb.Query("deep", k=3, score="x", window=sb.Window(300, slide=100))
     back: Any = None
 
-    def take(first: int) -> None:
+    def take(first: int, n: int = 20) -> None:
         """As `Stream.take`, but the truth is filled where the watermark says that all of the past is there."""
         nonlocal back
-        past.append(some(first))
+        past.append(some(first, n=n, step=5 if n > 2 else 6))
         stream.give(past[-1])
         stream.truth.push(past[-1])
         if back is not None and back.high <= stream.truth.watermark:
@@ -808,14 +809,13 @@ def test_a_new_query_is_filled_from_the_past(spark: Any, tmp_path: Path) -> None
         take(first)
     stream.control.register(deep)
     [back] = stream.truth.register(deep, history=True)
-    high = back.high
-    assert back.low == 300
-    take(600)
+    assert (back.low, back.high) == (300, 596)
+    take(600, n)
     assert stream.states == {"top": "active", "deep": "waiting"}
     assert asked == []
     take(700)
     assert stream.states == {"top": "active", "deep": "active"}
-    assert asked == [(moment(400), moment(high))], "the window that began before was answered meanwhile"
+    assert asked == [(moment(begin), moment(596))], "from the first window on that was not answered yet"
     take(800)
     assert stream.status["windows"]["deep"]["exact"]
     stream.start(TOP, history=None)
@@ -826,6 +826,17 @@ def test_a_new_query_is_filled_from_the_past(spark: Any, tmp_path: Path) -> None
     take(900)
     assert stream.states == {"top": "active", "later": "active"}, "it warms up"
     assert len(asked) == 1
+
+
+def test_a_query_waits_where_its_past_is_gone(spark: Any, tmp_path: Path) -> None:
+    stream = Stream(spark, tmp_path, TOP, history=lambda *_: None)
+    for first in range(0, 600, 100):
+        stream.give(some(first))
+    stream.control.register(sb.Query("deep", k=3, score="x", window=sb.Window(300, slide=100)))
+    stream.give(some(600))
+    stream.start(TOP, history=None)
+    stream.give(some(700))
+    assert stream.states == {"top": "active", "deep": "waiting"}
 
 
 def test_windows_that_are_over_need_no_past(spark: Any, tmp_path: Path) -> None:
@@ -987,7 +998,7 @@ def test_answers_that_executors_made(spark: Any, tmp_path: Path, monkeypatch: py
     limit = now()
     far = {"rows": 5, "not_after": limit, "ahead_at": limit + DAY}
     assert "3 of the 5 rows" in give(3, none, 3, **far)["degraded"]
-    assert "3 of the 5 rows" in give(4, none, 0, rows=0)["degraded"]
+    assert "3 of the 5 rows" in give(4, none, 0, rows=0, not_after=limit)["degraded"]
     assert give(5, none, 0, rows=5)["degraded"] is None
     assert give(6, none, 0, **far)["degraded"] is None
     (stream.folder / "skyband" / "status.json").unlink()

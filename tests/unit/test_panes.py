@@ -72,3 +72,36 @@ def test_the_kth_best_of_every_pane_between_cuts_counts() -> None:
         place, part, merit = algorithm.kth_best(np.array(cuts))
         assert (place.tolist(), merit.tolist()) == (places, merits)
         assert set(part.tolist()) == {0}
+
+
+def test_a_window_is_exact_where_neither_its_start_nor_its_end_cuts_through_what_was_lost() -> None:
+    def exact_from(lossy: int, window: sb.Window) -> int:
+        panes = Panes(schedules(sb.Window(10)))
+        panes.cover(0, 49)
+        panes.lower(np.array([lossy]), 3, 7.0)
+        return panes.exact_from(schedules(window)[0], 49)
+
+    assert exact_from(2, sb.Window(10)) < 0, "it lost what is not asked for"
+    assert exact_from(2, sb.Window(5)) == 30
+    assert exact_from(2, sb.Window(15, slide=10)) == 20, "the end of the one that starts at 10 cuts through"
+    assert exact_from(2, sb.Window(15, slide=10, offset=5)) == 35, "the start of the one that ends at 40 cuts through"
+
+
+def test_a_torn_cut_is_torn_when_all_before_it_is_forgotten() -> None:
+    panes = Panes(schedules(sb.Window(10)))
+    panes.cover(0, 49)
+    panes.lower(np.array([1]), 3, 7.0)
+    panes.refine(schedules(sb.Window(10), sb.Window(5)))
+    panes.forget(3)
+    assert panes.cuts[0] == 15
+    assert panes.exact_from(schedules(sb.Window(5))[0], 49) == 20
+
+
+def test_what_is_given_again_heals_the_panes_that_lost() -> None:
+    for low, high, depths in ((10, 30, [3, None, None, 3]), (10, 25, [3, None, 2, 3])):
+        panes = Panes(schedules(sb.Window(10)))
+        panes.cover(0, 39)
+        panes.lower(np.arange(4), 3, 7.0)
+        panes.heal(low, high, 2)
+        assert panes.depth[:-1].tolist() == [UNTOUCHED if depth is None else depth for depth in depths]
+        assert (panes.lost[:-1] == -np.inf).tolist() == [depth is None for depth in depths]

@@ -1,0 +1,149 @@
+"""What queries that come later find: what they miss of the past, what filling it brings, and what is counted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import skyband as sb
+
+OLD = sb.Query("old", k=3, score="x", window=sb.Window(100), select=("n",))
+FAR = replace(OLD, name="far", window=sb.Window(500))
+SOURCE: dict[str, Any] = {"time": "t", "id": "id"}
+
+
+def rows(first: int, last: int) -> list[dict[str, Any]]:
+    return [{"t": t, "id": t % 17, "x": float(t * 37 % 101), "n": t % 3} for t in range(first, last)]
+
+
+def begun(first: int, *queries: sb.Query, n: int = 1_050) -> sb.Monitor:
+    """A monitor that has seen some events, and answered all but the last windows."""
+    monitor = sb.Monitor(queries, **SOURCE)
+    monitor.push(rows(first, first + n))
+    monitor.advance(first + n - 1)
+    return monitor
+
+
+@pytest.mark.parametrize("first", [0, -2_000], ids=["after 1970", "before"])
+def test_only_what_lies_before_the_others_is_missed(first: int) -> None:
+    """The windows of the old query that are open begin at 1000, and the new one's at 600."""
+    missed = begun(first, OLD).backfill_for(replace(FAR, window=sb.Window(500, offset=100)))
+    assert missed is not None
+    assert (missed.low - first, missed.high - first) == (600, 1_000)
+
+
+def test_queries_that_warm_up_do_not_help_others() -> None:
+    monitor = begun(0, OLD)
+    monitor.register(FAR)
+    missed = monitor.backfill_for(replace(FAR, name="further"))
+    assert missed is None or (missed.low, missed.high) == (1_000, 1_050)
+    monitor = begun(0, OLD)
+    window = sb.Window(500, offset=100)
+    monitor.register(replace(FAR, window=window))
+    missed = monitor.backfill_for(replace(FAR, name="further", window=window))
+    assert missed is not None
+    assert (missed.low, missed.high) == (600, 1_000)
+
+
+def filled(*, late: bool) -> sb.Monitor:
+    """A monitor that was given the past of a query that came later."""
+    monitor, window = begun(0, OLD), sb.Window(500, offset=100)
+    if late:
+        monitor.push(rows(980, 990))
+    (missed,) = monitor.register(replace(FAR, window=window), history=True)
+    assert missed is not None
+    assert missed.low == 600
+    monitor.fill("far", rows(600, 1_049))
+    return monitor
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_what_was_filled_serves_later_queries_too(late: bool) -> None:
+    monitor = filled(late=late)
+    same = sb.Query("same", k=3, score="x", window=sb.Window(500, offset=100), select=("n",))
+    assert monitor.backfill_for(same) is None
+    assert monitor.backfill_for(replace(same, window=sb.Window(1_000, offset=500))) is not None
+    monitor.register(same)
+    whole = sb.Monitor([same], **SOURCE)
+    whole.push(rows(0, 1_050))
+    for one in (monitor, whole):
+        one.push(rows(1_050, 1_300))
+    ours, truth = ([a for a in one.advance(1_100) if a.query == "same"][-1] for one in (monitor, whole))
+    assert (ours.rows, ours.exact) == (truth.rows, True)
+
+
+def test_what_is_given_again_does_not_tie_with_itself() -> None:
+    """Two events are equal but for what they carry: both are shown, each once."""
+    equal = [{"t": 70, "id": 1, "x": 5.0, "n": n} for n in (1, 2)]
+    monitor = sb.Monitor([replace(OLD, k=2)], **SOURCE)
+    monitor.push([*equal, {"t": 120, "id": 2, "x": 0.0, "n": 0}])
+    monitor.advance(90)
+    (missed,) = monitor.register(replace(FAR, k=4), history=True)
+    assert missed is not None
+    monitor.push([{"t": 130, "id": 3, "x": 0.0, "n": 0}])
+    monitor.advance(99)
+    monitor.fill("far", equal)
+    monitor.push([{"t": 800, "id": 3, "x": 0.0, "n": 0}])
+    answers = {a.query: [(r.id, r.values["n"]) for r in a.rows][:2] for a in monitor.advance(500) if a.start == 0}
+    assert answers == {"old": [(1, 1), (1, 2)], "far": [(1, 1), (1, 2)]}
+
+
+def test_late_rows_are_no_events_of_a_group() -> None:
+    monitor = begun(0, OLD, n=250)
+    monitor.push(rows(100, 130) + rows(250, 260))
+    (group,) = monitor.stats().groups
+    assert (group.events, group.late) == (260, 30)
+
+
+def test_the_newest_event_of_count_windows_is_a_time() -> None:
+    monitor = sb.Monitor([replace(OLD, window=sb.Window("5 events"))], **SOURCE)
+    monitor.push(rows(1_000, 1_003))
+    assert monitor.newest == 1_002
+
+
+def test_a_paused_query_shows_nothing_early() -> None:
+    monitor = sb.Monitor([replace(OLD, emit="early")], **SOURCE)
+    assert len(monitor.advance()) == 0
+    monitor.push(rows(0, 20))
+    monitor.pause("old")
+    assert len(monitor.advance()) == 0
+    monitor.resume("old")
+    monitor.push(rows(20, 30))
+    assert len(monitor.advance()) == 1
+
+
+def test_of_count_windows_the_next_one_is_shown_early() -> None:
+    monitor = sb.Monitor([replace(OLD, emit="early", window=sb.Window("4 events", slide="2 events"))], **SOURCE)
+    monitor.push(rows(0, 3))
+    assert [(a.start, a.end) for a in monitor.advance()] == [(0, 4)]
+
+
+def test_explain_counts_what_open_and_sealed_panes_keep() -> None:
+    def said(monitor: sb.Monitor) -> list[str]:
+        return [line.strip() for line in monitor.explain().splitlines() if " panes keep " in line]
+
+    sliding = replace(OLD, window=sb.Window(100, slide=50))
+    monitor = sb.Monitor([sliding], **SOURCE)
+    assert [line.count("events") for line in said(monitor)] == [0, 0]
+    monitor.push(rows(0, 120))
+    assert "open panes keep their best 3: 9 events" in said(monitor)[0]
+    monitor.advance(100)
+    assert ": 3 events" in said(monitor)[0]
+    assert ": 3 events" in said(monitor)[1]
+    counting = sb.Monitor([replace(OLD, window=sb.Window("10 events"))], **SOURCE)
+    assert "panes of 10 events" in counting.explain()
+
+
+@pytest.mark.parametrize("window", [sb.Window(100), sb.Window("100 events")], ids=["time", "events"])
+def test_what_is_over_is_forgotten(window: sb.Window) -> None:
+    """However many ids and events there were, a few are kept."""
+    monitor = sb.Monitor([replace(OLD, window=window)], **SOURCE)
+    sizes = []
+    for first in range(0, 60_000, 3_000):
+        monitor.push([{"t": t, "id": f"id {t}", "x": float(t % 7), "n": 1} for t in range(first, first + 3_000)])
+        monitor.advance(first + 2_900)
+        sizes.append(len(monitor.snapshot()))
+    assert max(sizes[10:]) < 2 * max(sizes[:10])
+    assert sum(len(group.arena.payload() or ()) for group in monitor.rankings) < 20_000
