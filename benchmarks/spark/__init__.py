@@ -136,7 +136,9 @@ def memory(setting: Setting) -> Iterator[Row]:
 
     def look(_answers: Any, batch: int) -> None:
         before = Control(folder).progress[-1]
-        samples[batch * slices // batches].append((before["seconds"]["all"], machine.resident(), before["stateBytes"]))
+        samples[batch * slices // batches].append(
+            (before["durationMs"]["total"] / 1_000, machine.resident(), before["stateBytes"])
+        )
 
     spark_baselines.answer(stream, one_query(), look, folder)
     for number, taken in samples.items():
@@ -203,9 +205,9 @@ def phases(setting: Setting) -> Iterator[Row]:
         for turn in range(setting.scale.runs + 1):
             handle: Handle = spark_baselines.skyband(stream, group)()
             for entry in handle.recentProgress[UNSETTLED:] if turn else ():
-                ours = entry["skyband"]["seconds"]
-                for phase, seconds in (ours | {"own": ours["all"] - ours["scan"]}).items():
-                    spent[f"skyband: {phase}"].append(seconds)
+                ours = entry["skyband"]["durationMs"]
+                for phase, milliseconds in (ours | {"own": ours["total"] - ours["scan"]}).items():
+                    spent[f"skyband: {phase}"].append(milliseconds / 1000)
                 for phase, milliseconds in entry["durationMs"].items():
                     spent[f"spark: {phase}"].append(milliseconds / 1000)
             for progress in noop().recentProgress[UNSETTLED:] if turn else ():
@@ -221,7 +223,7 @@ def re_reads(setting: Setting) -> Iterator[Row]:
         stream = setting.stream(kind)
         timing = side_by_side({kind: spark_baselines.skyband(stream, one_query())}, Patience(0.0, 0))[kind]
         progress = timing.result.progress[UNSETTLED:]
-        guessed, again = (sum(entry[name] for entry in progress) for name in ("guesses", "reReads"))
+        guessed, again = (sum(entry[name] for entry in progress) for name in ("guessedThresholds", "rereads"))
         for way, found in (("guessed", guessed), ("read again", again)):
             row = timing.row("re-reads", "scores", kind, way, stream.rows, amount=found)
             yield row if way == "guessed" else replace(row, ratio=again / max(guessed, 1), baseline="guessed")

@@ -37,6 +37,7 @@ KILLERS: dict[str, tuple[str, ...]] = {  # by file: tests that should notice
     "files/durable.py": ("tests/unit/test_durable.py", "tests/unit/test_checkpoint.py"),
     "spark/checkpoint.py": ("tests/unit/test_checkpoint.py", "tests/unit/test_durable.py"),
     "spark/loop.py": ("tests/spark/test_loop.py",),
+    "spark/monitor_job.py": ("tests/spark/test_loop.py",),
     "spark/sinks/base.py": SINKS,
     "spark/sinks/console.py": SINKS,
     "spark/sinks/files.py": SINKS,

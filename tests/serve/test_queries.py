@@ -248,7 +248,7 @@ def test_a_stream_that_fails_is_unwell(client: httpx2.Client, stream: Fed) -> No
     assert "skyband_stream_up 0" in client.get("/metrics").text
 
 
-def test_a_query_with_absurdly_many_windows_is_set_aside() -> None:
+def test_a_query_with_absurdly_many_windows_is_suspended() -> None:
     tiny = sb.Query("tiny", k=1, score="price * 2", window=sb.Window("1 microsecond"))
     stream = Fed([replace(TOP, distinct=None), tiny], limits=WindowLimits(ends=None, cuts=None))
     try:
@@ -257,7 +257,7 @@ def test_a_query_with_absurdly_many_windows_is_set_aside() -> None:
             stream.feed((3600, "B", 5.0))
             entry = eventually(
                 lambda: next(
-                    (e for e in client.get("/api/queries").json()["queries"] if e["state"] == "set aside"), None
+                    (e for e in client.get("/api/queries").json()["queries"] if e["state"] == "suspended"), None
                 )
             )
             assert entry["name"] == "tiny"

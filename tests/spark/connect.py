@@ -48,7 +48,7 @@ def main(folder: Path) -> None:
     assert_same_answers(top, core(QUERIES[:1], tables, 60, time="t", id="id"))
     progress = handle.lastProgress
     assert progress is not None
-    assert progress["skyband"]["survivors"] > 0
+    assert progress["skyband"]["candidateRows"] > 0
     assert handle.exception() is None
     rejected = sum(pq.read_table(file).num_rows for file in folder.glob("rejected-*"))
     assert rejected == sum(entry["rejected"] for entry in handle.progress) > 0

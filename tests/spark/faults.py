@@ -14,9 +14,8 @@ from skyband.files import durable
 from skyband.files.writers import ParquetSheet
 from skyband.spark import Files
 from skyband.spark.checkpoint import Checkpoint
-from skyband.spark.loop import MicroBatchLoop, StateStoreLoop
+from skyband.spark.loop import MicroBatchLoop
 from skyband.spark.reducers import ranking
-from skyband.spark.subscribe import SubscriptionLoop
 from tests.spark.jobs import KINDS
 
 
@@ -24,7 +23,7 @@ from tests.spark.jobs import KINDS
 class Point:
     """A moment in a batch: when some call of a method begins or ends."""
 
-    owner: type | tuple[type, ...]
+    owner: type
     method: str
     when: str
     among: Callable[..., bool] = lambda *_: True
@@ -42,16 +41,15 @@ class Step:
         return what == self.what and (not self.place or any(self.place in str(a) for a in args if isinstance(a, Path)))
 
 
-LOOPS = (MicroBatchLoop, StateStoreLoop, SubscriptionLoop)
 SINK: dict[str, Point | Step] = {
     "in the middle of a sink's file": Point(ParquetSheet, "close", "begins"),
     "before a sink's file gets its name": Step("rename", "/answers/", "before"),
     "after a sink's file has its name": Step("rename", "/answers/", "after"),
 }
 LOOP: dict[str, Point | Step] = {
-    "before anything": Point(LOOPS, "__call__", "begins"),
+    "before anything": Point(MicroBatchLoop, "__call__", "begins"),
     "in the middle of the status": Step("write", "/.status.json", "torn"),
-    "after the batch, before Spark's commit": Point(LOOPS, "__call__", "ends"),
+    "after the batch, before Spark's commit": Point(MicroBatchLoop, "__call__", "ends"),
 }
 CHECKPOINT: dict[str, Point | Step] = {
     "in the middle of the plan": Step("write", "/planned/", "torn"),
@@ -63,7 +61,7 @@ CHECKPOINT: dict[str, Point | Step] = {
     "after the state, before the status": Point(Checkpoint, "save", "ends"),
 }
 DRIVER: dict[str, Point | Step] = {
-    "after reading": Point(ranking.RankingReducer, "read", "ends"),
+    "after reading": Point(ranking.RankingReducer, "reduce", "ends"),
     "between two sinks": Point(Files, "write", "ends", lambda sink, *_: sink.folder.name == "answers"),
     "between latest answers and status": Step("rename", "/latest", "after"),
 }
@@ -97,8 +95,7 @@ def arm(point: Point | Step, nth: int) -> None:
     if isinstance(point, Step):
         vars(durable)["step"] = _armed_step(point, nth)
         return
-    for owner in point.owner if isinstance(point.owner, tuple) else (point.owner,):
-        setattr(owner, point.method, _armed_method(getattr(owner, point.method), point, nth))
+    setattr(point.owner, point.method, _armed_method(getattr(point.owner, point.method), point, nth))
 
 
 def _armed_method(method: Callable[..., Any], point: Point, nth: int) -> Callable[..., Any]:

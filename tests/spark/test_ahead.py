@@ -15,7 +15,9 @@ import pytest
 import skyband as sb
 from skyband.spark import loop
 from skyband.spark.reducers import guesses, ranking
+from skyband.spark.reducers.base import BatchProgress
 from skyband.spark.reducers.ranking import RankingReducer
+from skyband.spark.stream import moment_of
 from tests.spark.streams import assert_same_answers, core, events, sorted_table, stream, write
 from tests.spark.test_start import NOW, TOP, Tables, batches, go
 from tests.spark.test_state_store import PROVIDER, ROCKSDB
@@ -65,7 +67,7 @@ def test_the_driver_rejects_them(spark: Any, tmp_path: Path, kind: str) -> None:
         truth.advance(truth.newest - 60)
         assert progress[number]["rejected"] == truth.stats().rejected - before.rejected + far[number].num_rows
         assert progress[number]["late"] == truth.stats().late - before.late
-        assert progress[number]["watermark"] == loop._moment(truth.newest - 60).isoformat()
+        assert progress[number]["watermark"] == moment_of(truth.newest - 60).isoformat()
     assert handle.status["degraded"] is None
     if kind == "whole":
         given = pq.read_table(tmp_path / "rejected").select(tables[0].column_names).to_pylist()
@@ -92,7 +94,7 @@ def test_guesses_do_not_see_them(spark: Any, monkeypatch: pytest.MonkeyPatch, se
         near = table.filter(pa.compute.invert(ahead))
         table = table.set_column(0, "t", pa.compute.if_else(ahead, far, table["t"]))
         reader = reader or RankingReducer(read.source, table.schema, 60)
-        found = reader.read(spark.createDataFrame(table), read, limit)
+        found = reader.reduce(spark.createDataFrame(table), read, BatchProgress(limit))
         truth.push(near)
         assert read.newest == truth.newest
         ours, theirs = (list(monitor.advance(monitor.newest - 60)) for monitor in (read, truth))
@@ -100,8 +102,8 @@ def test_guesses_do_not_see_them(spark: Any, monkeypatch: pytest.MonkeyPatch, se
         assert read.stats().rejected - read.stats().ahead == truth.stats().rejected
         assert found.ahead_at is not None
         assert found.ahead_at > limit
-        guessed += found.guesses
-        shipped += found.shipped
+        guessed += found.guessed_thresholds
+        shipped += found.candidate_rows
     assert guessed > 0
     assert shipped < 5 * n
     assert read.stats().ahead == read.stats().rejected - truth.stats().rejected > 1_000

@@ -140,7 +140,7 @@ def test_only_partials_come_to_the_driver(spark: Any, tmp_path: Path) -> None:
     sink = Tables()
     query = sb.Query("counts", k=3, score="count(*) + value", window=sb.Window(500, slide=250), join=join())
     handle = go(spark, tmp_path / "in", [query], sink, tmp_path / "checkpoint", Changing())
-    assert handle.lastProgress["skyband"]["survivors"] == 3 * 4
+    assert handle.lastProgress["skyband"]["candidateRows"] == 3 * 4
     wanted, _ = core([query], [table], Changing())
     assert_same_answers(sink.table(), wanted)
 
@@ -167,7 +167,7 @@ def test_events_of_settled_ids_stay_on_the_executors(spark: Any, tmp_path: Path,
     last = [sorted_table([part.table(quality=True)]) for part in (handle.finish(), monitor.finish())]
     assert_same_answers(*last)
     if queries == [STANDING]:
-        shipped = sum(p["skyband"]["survivors"] for p in handle.recentProgress)
+        shipped = sum(p["skyband"]["candidateRows"] for p in handle.recentProgress)
         panes_and_ids = sum(len(partials(monitor, table)) for table in tables)
         assert shipped < 0.8 * panes_and_ids
         late = [sum(getattr(group, name) for group in monitor.stats().groups) for name in ("late", "partly_late")]
@@ -177,9 +177,9 @@ def test_events_of_settled_ids_stay_on_the_executors(spark: Any, tmp_path: Path,
 
 def partials(monitor: sb.Monitor, table: pa.Table) -> set[tuple[int, str]]:
     """The panes and ids of a batch."""
-    one = monitor.per_id[0].members[0]
+    plan = monitor.partials_plans()[0]
     rows = [row for row in table.to_pylist() if row["t"] is not None and row["id"] and row["ok"]]
-    panes = one.side.grid.of(np.array([row["t"] for row in rows], np.int64))
+    panes = plan.panes.of(np.array([row["t"] for row in rows], np.int64))
     return {(int(pane), row["id"]) for pane, row in zip(panes, rows, strict=True)}
 
 
@@ -365,7 +365,7 @@ def test_a_service_that_hangs_does_not_hold_up_the_stream(spark: Any, tmp_path: 
     assert set(found["refreshes"].to_pylist()) == {0}
     assert set(found["why"].to_pylist()) == {"remote values are stale or not known"}
     assert found["stale"].to_pylist().count(3) > 0
-    assert sum(p["skyband"]["seconds"]["answer"] for p in handle.recentProgress) < 30
+    assert sum(p["skyband"]["durationMs"]["answer"] for p in handle.recentProgress) < 30_000
     assert sum(p["skyband"]["remote"]["failures"] for p in handle.recentProgress) > 0
 
 

@@ -21,16 +21,18 @@ from skyband.engine.limits import WindowLimits
 from skyband.errors import TooManyWindows
 from skyband.events.batch import StreamColumns
 from skyband.remote.remote import as_remotes
-from skyband.spark import loop, trial
+from skyband.spark import loop, monitor_job, trial
 from skyband.spark.checkpoint import Checkpoint
 from skyband.spark.control import Control
 from skyband.spark.heartbeat import Heartbeat
-from skyband.spark.loop import MicroBatchLoop, StateStoreLoop, StreamSpec
+from skyband.spark.loop import MicroBatchLoop
+from skyband.spark.monitor_job import MonitorJob
 from skyband.spark.reducers import guesses, ranking
 from skyband.spark.reducers.ranking import RankingReducer
 from skyband.spark.services import Changes
 from skyband.spark.sinks import as_sink
-from skyband.spark.state_store import COUNTED, HELD, Outcome
+from skyband.spark.state_store import COUNTED, HELD, Outcome, StateStoreJob
+from skyband.spark.stream import StreamSpec
 from skyband.windows import NEVER
 from tests.spark.streams import assert_same_answers, rows, sorted_table
 from tests.spark.test_start import Tables
@@ -105,7 +107,7 @@ class Stream:
         spec = StreamSpec(
             self.source, self.schema, self.delay, "staircase", Checkpoint(self.folder), **(usual | self.options)
         )
-        self.loop = MicroBatchLoop(spec, queries)
+        self.loop = MicroBatchLoop(spec, MonitorJob(spec, queries))
 
     def give(self, table: pa.Table) -> None:
         """Hand over the next batch, or the same again where it failed."""
@@ -144,9 +146,9 @@ class Stream:
         assert {name: entry[name] for name in wanted} == wanted
         totals = {"late": stats.late, "partlyLate": stats.partly_late, "rejected": stats.rejected, "ahead": stats.ahead}
         assert self.status["totals"] == totals
-        spent = entry["seconds"]
-        assert {"commands", "scan", "push", "answer", "sink", "state", "all"} <= set(spent)
-        assert 0 <= max(spent.values()) == spent["all"] <= seconds
+        spent = entry["durationMs"]
+        assert {"commands", "scan", "push", "answer", "sink", "state", "total"} <= set(spent)
+        assert 0 <= max(spent.values()) == spent["total"] <= 1_000 * seconds + 1
         for answer in (answer for part in parts for answer in part.latest()):
             window = self.status["windows"][answer.query]
             assert (window["window_end"], window["rows"]) == (str(answer.end), len(answer))
@@ -188,20 +190,20 @@ class Trouble:
         self.served: list[list[str]] = []
         """The queries of every attempt at a batch."""
         self._now: list[str] = []
-        read, enter = RankingReducer.read, trial.Watch.__enter__
+        read, enter = RankingReducer.reduce, trial.Watch.__enter__
 
-        def troubled(reader: RankingReducer, df: Any, monitor: sb.Monitor, not_after: int | None = None) -> Any:
+        def troubled(reducer: RankingReducer, df: Any, monitor: sb.Monitor, *progress: Any) -> Any:
             self._now = [query.name for query in monitor.queries]
             self.served.append(self._now)
             for name in self._now:
                 self.does.get(name, len)([df])
-            return read(reader, df, monitor, not_after)
+            return read(reducer, df, monitor, *progress)
 
         def begin(watch: trial.Watch) -> trial.Watch:
             self._now = []
             return enter(watch)
 
-        monkeypatch.setattr(RankingReducer, "read", troubled)
+        monkeypatch.setattr(RankingReducer, "reduce", troubled)
         monkeypatch.setattr(trial.Watch, "__enter__", begin)
         monkeypatch.setattr(trial.Watch, "seconds", property(lambda _: sum(self.seconds.get(n, 0) for n in self._now)))
 
@@ -419,17 +421,17 @@ def test_queries_come_and_go(spark: Any, tmp_path: Path, caplog: pytest.LogCaptu
     stream.take(some(500))
     assert stream.states == {"top": "active", "new": "active"}
     assert set(stream.status["windows"]) == {"top", "new"}
-    control.set_aside("new")
+    control.suspend("new")
     truth.unregister("new")
     stream.take(some(600))
-    assert stream.states == {"top": "active", "new": "set aside"}
-    assert stream.errors == {"new": "someone asked to set it aside"}
+    assert stream.states == {"top": "active", "new": "suspended"}
+    assert stream.errors == {"new": "someone asked to suspend it"}
     control.resume("new")
     truth.register(deeper)
     stream.take(some(700))
     assert stream.states == {"top": "active", "new": "active"}
     assert stream.errors == {}
-    control.set_aside("new")
+    control.suspend("new")
     truth.unregister("new")
     control.unregister("new")
     stream.take(some(800))
@@ -450,7 +452,7 @@ def test_queries_that_cannot_be_served(spark: Any, tmp_path: Path, caplog: pytes
     stream.submit("add", replace(TOP, k=1).as_dict())  # there is one of this name
     stream.submit("change", {**OTHER.as_dict(), "k": []})  # it stays as it was
     stream.take(some(100))
-    assert stream.states == {"top": "active", "other": "active", "new": "set aside", "odd": "set aside"}
+    assert stream.states == {"top": "active", "other": "active", "new": "suspended", "odd": "suspended"}
     assert "there is no column 'missing'" in stream.errors["new"]
     assert [entry["query"] for entry in stream.control.queries] == [TOP.as_dict(), OTHER.as_dict(), bad, odd]
     assert caplog.text.count("there is no column 'missing'") == 1
@@ -463,9 +465,9 @@ def test_queries_that_cannot_be_served(spark: Any, tmp_path: Path, caplog: pytes
     stream.submit("pause", "new")  # which is not served
     stream.submit("resume", "nobody")
     stream.submit("remove", "nobody")
-    stream.submit("set aside", "nobody")
+    stream.submit("suspend", "nobody")
     stream.take(some(300))
-    assert stream.states == {"top": "active", "new": "set aside", "odd": "set aside", "other": "set aside"}
+    assert stream.states == {"top": "active", "new": "suspended", "odd": "suspended", "other": "suspended"}
     assert "there is no query 'new'" in stream.errors["new"]
     assert set(stream.status["windows"]) == {"top"}
     assert stream.status["applied"] == 11
@@ -473,7 +475,7 @@ def test_queries_that_cannot_be_served(spark: Any, tmp_path: Path, caplog: pytes
     stream.submit("add", NEW.as_dict())
     stream.truth.register(NEW)
     stream.take(some(400))
-    assert stream.states == {"top": "active", "odd": "set aside", "other": "set aside", "new": "active"}
+    assert stream.states == {"top": "active", "odd": "suspended", "other": "suspended", "new": "active"}
 
 
 def test_limits_hold_for_queries_that_come_later(spark: Any, tmp_path: Path) -> None:
@@ -485,7 +487,7 @@ def test_limits_hold_for_queries_that_come_later(spark: Any, tmp_path: Path) -> 
     stream.submit("add", replace(OTHER, window=sb.Window("3 events")).as_dict())
     stream.submit("add", NEW.as_dict() | {"name": "remote", "join": {"service": "nobody"}, "score": "x + nobody"})
     stream.take(some(100, schema=schema))
-    assert stream.states == {"top": "active"} | dict.fromkeys(("new", "other", "remote"), "set aside")
+    assert stream.states == {"top": "active"} | dict.fromkeys(("new", "other", "remote"), "suspended")
     assert "its windows end 1,000,000 times" in stream.errors["new"]
     assert "its window counts events" in stream.errors["other"]
     assert "joins with the service 'nobody'" in stream.errors["remote"]
@@ -493,16 +495,16 @@ def test_limits_hold_for_queries_that_come_later(spark: Any, tmp_path: Path) -> 
 
 def test_commands_that_cannot_be_read(spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     stream = Stream(spark, tmp_path, TOP)
-    for _ in range(loop.REFUSED + 2):
+    for _ in range(monitor_job.REFUSED + 2):
         stream.control.checkpoint.submit({"do": "dance"})
     stream.take(some(0))
-    assert list(stream.control.refused) == list(range(3, loop.REFUSED + 3))
+    assert list(stream.control.refused) == list(range(3, monitor_job.REFUSED + 3))
     stream.start(TOP)
-    assert stream.control.checkpoint.submit({}) == loop.REFUSED + 3
+    assert stream.control.checkpoint.submit({}) == monitor_job.REFUSED + 3
     stream.take(some(100))
-    assert list(stream.control.refused) == list(range(4, loop.REFUSED + 4))
-    assert stream.control.refused[loop.REFUSED + 3].startswith("it is {}; a command has 'do'")
-    assert caplog.text.count("is left out") == loop.REFUSED + 3
+    assert list(stream.control.refused) == list(range(4, monitor_job.REFUSED + 4))
+    assert stream.control.refused[monitor_job.REFUSED + 3].startswith("it is {}; a command has 'do'")
+    assert caplog.text.count("is left out") == monitor_job.REFUSED + 3
 
 
 def test_the_list_that_a_stream_is_started_with_is_followed(
@@ -513,17 +515,17 @@ def test_the_list_that_a_stream_is_started_with_is_followed(
     stream.start(TOP, OTHER)  # before the first event
     stream.truth.register(OTHER)
     stream.take(some(0))
-    stream.control.set_aside("other")
+    stream.control.suspend("other")
     stream.control.register(NEW)
     stream.truth.unregister("other")
     stream.truth.register(NEW)
     stream.take(some(100))
-    stream.control.set_aside("new")
+    stream.control.suspend("new")
     stream.truth.unregister("new")
     stream.take(some(200))
-    stream.start(TOP, OTHER, NEW)  # as they are known, though set aside
+    stream.start(TOP, OTHER, NEW)  # as they are known, though suspended
     stream.take(some(300))
-    assert stream.states == {"top": "active", "other": "set aside", "new": "set aside"}
+    assert stream.states == {"top": "active", "other": "suspended", "new": "suspended"}
     deeper = replace(TOP, k=1)
     stream.start(deeper, replace(OTHER, k=2))
     stream.truth.unregister("top")
@@ -541,14 +543,14 @@ def test_the_list_that_a_stream_is_started_with_is_followed(
     stream.truth.register(TOP)
     trouble.does["poison"] = breaks
     stream.take(some(600))
-    assert stream.states == {"top": "active", "poison": "set aside"}
-    assert caplog.text.count("query 'poison' is set aside: batch 7 failed while the query was new: poisoned") == 1
+    assert stream.states == {"top": "active", "poison": "suspended"}
+    assert caplog.text.count("query 'poison' is suspended: batch 7 failed while the query was new: poisoned") == 1
 
 
 # Queries on trial.
 
 
-def test_a_new_query_that_breaks_a_batch_is_set_aside(spark: Any, tmp_path: Path, trouble: Trouble) -> None:
+def test_a_new_query_that_breaks_a_batch_is_suspended(spark: Any, tmp_path: Path, trouble: Trouble) -> None:
     for budget in (30.0, None):
         stream = Stream(spark, tmp_path / str(budget), TOP, budget=budget)
         stream.take(some(0))
@@ -558,7 +560,7 @@ def test_a_new_query_that_breaks_a_batch_is_set_aside(spark: Any, tmp_path: Path
         trouble.served.clear()
         stream.take(some(100))
         assert trouble.served == [["top", "new", "poison"], ["top", "new"]]
-        assert stream.states == {"top": "active", "new": "active", "poison": "set aside"}
+        assert stream.states == {"top": "active", "new": "active", "poison": "suspended"}
         assert stream.errors == {"poison": "batch 1 failed while the query was new: poisoned"}
         stream.next = 1
         stream.give(some(100))
@@ -585,14 +587,14 @@ def test_a_query_is_new_for_three_batches(spark: Any, tmp_path: Path, trouble: T
     trouble.does["poison"] = breaks
     stream.truth.unregister("poison")
     stream.take(some(300))
-    assert stream.states == {"top": "active", "poison": "set aside"}
+    assert stream.states == {"top": "active", "poison": "suspended"}
     stream.control.unregister("poison")
     stream.control.register(POISON)  # a new one of the old name
     stream.take(some(400))
     assert stream.errors == {"poison": "batch 4 failed while the query was new: poisoned"}
 
 
-def test_whoever_was_set_aside_with_others_comes_back(spark: Any, tmp_path: Path, trouble: Trouble) -> None:
+def test_whoever_was_suspended_with_others_comes_back(spark: Any, tmp_path: Path, trouble: Trouble) -> None:
     stream = Stream(spark, tmp_path, TOP)
     stream.take(some(0))
     a, b, c = (replace(NEW, name=name) for name in "abc")
@@ -632,7 +634,7 @@ def test_one_that_is_tried_again_is_not_tried_beside_another_trouble(
     trouble.served.clear()
 
     def asks(df: Any) -> None:
-        stream.control.set_aside("other")
+        stream.control.suspend("other")
         breaks(df)
 
     trouble.does["poison"] = asks
@@ -642,7 +644,7 @@ def test_one_that_is_tried_again_is_not_tried_beside_another_trouble(
     stream.take(some(300))
     assert trouble.served[2:] == [["top", "a", "b", "poison 2"], ["top", "a", "b"]]
     assert stream.states == {"top": "active", "a": "active", "b": "active"} | dict.fromkeys(
-        ("poison", "poison 2", "other"), "set aside"
+        ("poison", "poison 2", "other"), "suspended"
     )
 
 
@@ -665,7 +667,7 @@ def test_an_error_that_no_query_is_to_blame_for_ends_the_stream(spark: Any, tmp_
     assert stream.states == {"top": "active", "new": "active"}
 
 
-def test_a_new_query_that_is_slow_is_set_aside(spark: Any, tmp_path: Path, trouble: Trouble) -> None:
+def test_a_new_query_that_is_slow_is_suspended(spark: Any, tmp_path: Path, trouble: Trouble) -> None:
     stream = Stream(spark, tmp_path, TOP)
     stream.take(some(0))
     said = "batch {} took longer than the {} s that it may while the query is new"
@@ -688,7 +690,7 @@ def test_a_new_query_that_is_slow_is_set_aside(spark: Any, tmp_path: Path, troub
         stream.take(some(stream.next * 100))
         assert stream.errors == {"poison": expected}
     trouble.seconds = {"top": 1_000.0}
-    stream.control.set_aside("poison")
+    stream.control.suspend("poison")
     stream.take(some(600))  # nobody is new
     stream.start(TOP, budget=None)
     stream.control.resume("poison")
@@ -697,23 +699,23 @@ def test_a_new_query_that_is_slow_is_set_aside(spark: Any, tmp_path: Path, troub
     assert stream.states == {"top": "active", "poison": "active"}
 
 
-def test_a_query_of_a_batch_that_hangs_can_be_set_aside_meanwhile(spark: Any, tmp_path: Path, trouble: Trouble) -> None:
+def test_a_query_of_a_batch_that_hangs_can_be_suspended_meanwhile(spark: Any, tmp_path: Path, trouble: Trouble) -> None:
     stream = Stream(spark, tmp_path, TOP, POISON)
     stream.take(some(0))
 
     def asks(dfs: list[Any]) -> None:
-        stream.submit("set aside", "nobody")
-        stream.control.set_aside("poison")
+        stream.submit("suspend", "nobody")
+        stream.control.suspend("poison")
         hangs(dfs)
 
     trouble.does["poison"] = asks
     stream.truth.unregister("poison")
     stream.take(some(100))
-    assert stream.states == {"top": "active", "poison": "set aside"}
-    assert stream.errors == {"poison": "someone asked to set it aside"}
+    assert stream.states == {"top": "active", "poison": "suspended"}
+    assert stream.errors == {"poison": "someone asked to suspend it"}
 
 
-def test_a_query_can_be_set_aside_before_its_batch_begins_again(spark: Any, tmp_path: Path, trouble: Trouble) -> None:
+def test_a_query_can_be_suspended_before_its_batch_begins_again(spark: Any, tmp_path: Path, trouble: Trouble) -> None:
     """One that is served, comes with the batch, is served again with it, or would be tried again by itself."""
     for kind in ("served", "added", "resumed", "tried again", "changed"):
         sink = Broken()
@@ -724,7 +726,7 @@ def test_a_query_can_be_set_aside_before_its_batch_begins_again(spark: Any, tmp_
         stream.take(some(0))
         if kind == "resumed":
             stream.submit("add", POISON.as_dict())
-            stream.control.set_aside("poison")
+            stream.control.suspend("poison")
         if kind == "tried again":
             trouble.does["poison"] = breaks
             stream.control.register(*(replace(NEW, name=name) for name in "ab"), POISON, NEW)
@@ -739,7 +741,7 @@ def test_a_query_can_be_set_aside_before_its_batch_begins_again(spark: Any, tmp_
             stream.submit("change", replace(POISON, k=2).as_dict())
         sink.whole = False
         fails(stream, some(200))
-        stream.control.set_aside("poison")
+        stream.control.suspend("poison")
         trouble.does["poison"] = breaks
         trouble.served.clear()
         if kind in ("served", "changed"):
@@ -748,21 +750,21 @@ def test_a_query_can_be_set_aside_before_its_batch_begins_again(spark: Any, tmp_
             stream.truth.register(NEW)
         stream.take(some(200))
         assert len(trouble.served) == 1
-        assert stream.errors == {"poison": "someone asked to set it aside"}
+        assert stream.errors == {"poison": "someone asked to suspend it"}
         known = {entry["name"]: entry["query"]["k"] for entry in stream.control.queries}
         assert known["poison"] == (2 if kind == "changed" else 1)
         stream.take(some(300))
-        assert stream.states["poison"] == "set aside"
+        assert stream.states["poison"] == "suspended"
         trouble.does.clear()
 
 
-def test_a_query_with_too_many_windows_is_set_aside(spark: Any, tmp_path: Path, trouble: Trouble) -> None:
+def test_a_query_with_too_many_windows_is_suspended(spark: Any, tmp_path: Path, trouble: Trouble) -> None:
     fine = sb.Query("fine", k=1, score="x", window=sb.Window(20, slide=1))
     stream = Stream(spark, tmp_path, replace(TOP, window=sb.Window(10**6)), fine)
     stream.take(some(0))
     stream.truth.unregister("fine")
     stream.take(some(10**8))
-    assert stream.states == {"top": "active", "fine": "set aside"}
+    assert stream.states == {"top": "active", "fine": "suspended"}
     assert "event time jumps" in stream.errors["fine"]
 
     for blamed in (None, "ghost"):  # nobody, and one without whom it is the same
@@ -904,7 +906,7 @@ def test_joined_and_aggregated_queries(spark: Any, tmp_path: Path, kind: str) ->
             assert entry["remote"]["refreshes"] > 0
             assert stream.status["windows"]["joined"]["refreshes"] == 2
         if kind == "whole":
-            assert (entry["passes"], entry["survivors"]) == (1, 20)
+            assert (entry["scans"], entry["candidateRows"]) == (1, 20)
             assert entry["reducedBy"] is None
     name = queries[-1].name
     stream.control.pause(name)
@@ -936,6 +938,8 @@ def test_a_feed_of_changes(spark: Any, tmp_path: Path) -> None:
 class Prepared:
     """Stands for what executors send."""
 
+    queries = (TOP, OTHER)
+
     def __init__(self) -> None:
         self.next: Outcome | None = None
 
@@ -950,8 +954,8 @@ def test_answers_that_executors_made(spark: Any, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(Heartbeat, "ensure", lambda checkpoint: alive.append(checkpoint.folder))
     stream = Stream(spark, tmp_path, TOP, OTHER)
     made = Prepared()
-    spec = replace(stream.loop.stream, sink=as_sink(stream.sinks["sink"]))
-    handle = StateStoreLoop(spec, [TOP, OTHER], made)  # type: ignore[arg-type]
+    spec = replace(stream.loop.spec, sink=as_sink(stream.sinks["sink"]))
+    handle = MicroBatchLoop(spec, StateStoreJob(spec, made))  # type: ignore[arg-type]
     local = sb.Monitor([TOP, OTHER], time="t", id="id")
     local.push(pa.concat_tables([some(0), some(100)]))
     df = spark.createDataFrame(some(0, n=1))
@@ -965,9 +969,9 @@ def test_answers_that_executors_made(spark: Any, tmp_path: Path, monkeypatch: py
         handle(df, batch)
         seconds = time.perf_counter() - began
         shown = stream.status
-        spent = shown["progress"][-1]["seconds"]
-        assert 0 <= spent["sink"] <= spent["all"] <= seconds
-        assert 0 <= spent["collect"] <= spent["all"]
+        spent = shown["progress"][-1]["durationMs"]
+        assert 0 <= spent["sink"] <= spent["total"] <= 1_000 * seconds + 1
+        assert 0 <= spent["scan"] <= spent["total"]
         assert [entry["batchId"] for entry in shown["progress"]] == list(range(max(0, batch - 2), batch + 1))
         assert shown["progress"][-1]["answerRows"] == answers.num_rows
         return shown

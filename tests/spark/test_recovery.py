@@ -87,7 +87,7 @@ def states(checkpoint: Checkpoint) -> dict[int, Any]:
         state = checkpoint.load(batch)
         meta, tables, groups = snapshot.decode(state.monitor)
         meta["stats"] |= {"push_seconds": 0, "answer_seconds": 0}
-        found[batch] = (state.applied, state.declared, state.aside, meta, tables, groups)
+        found[batch] = (state.applied, state.declared, state.suspended, meta, tables, groups)
     return found
 
 
@@ -248,7 +248,7 @@ def test_sink_trigger_and_delay_may_change(fresh: Job, spark: Any) -> None:
     assert written(*parts) == simulate(fresh, {}, delays=[2] * 4 + [5] * 3 + [0] * 2)
 
 
-def test_queries_with_absurdly_many_windows_are_set_aside_and_the_rest_goes_on(tmp_path: Path, spark: Any) -> None:
+def test_queries_with_absurdly_many_windows_are_suspended_and_the_rest_goes_on(tmp_path: Path, spark: Any) -> None:
     fine = sb.Query("fine", k=1, score="x", window=sb.Window("1000 days"))
     tiny = [sb.Query(f"tiny {i}", k=1, score=f"x + {i}", window=sb.Window(i + 1)) for i in range(2)]
     leaps = [0, 1, 40, 41, 80]  # years
@@ -271,7 +271,7 @@ def test_queries_with_absurdly_many_windows_are_set_aside_and_the_rest_goes_on(t
             run()
     handle = run()
     assert {entry["name"]: entry["state"] for entry in handle.queries} == {
-        "fine": "active", "tiny 0": "set aside", "tiny 1": "set aside",
+        "fine": "active", "tiny 0": "suspended", "tiny 1": "suspended",
     }  # fmt: skip
     assert [row["id"] for row in written(tmp_path / "out") if row["query"] == "fine"] == [1, 3]
 

@@ -11,6 +11,7 @@ import pytest
 
 import skyband as sb
 from skyband.spark.reducers import guesses, ranking, thresholds
+from skyband.spark.reducers.base import BatchProgress
 from skyband.spark.reducers.ranking import RankingReducer
 from tests.spark.streams import events
 
@@ -44,13 +45,13 @@ def shown(answers: list[sb.Answer]) -> list[Any]:
 
 def both(
     spark: Any, queries: list[sb.Query], tables: list[pa.Table], not_after: int | None = None
-) -> list[ranking.BatchProgress]:
+) -> list[BatchProgress]:
     """Push tables into one monitor as they are, into another one through Spark; compare all they say."""
     plain, read = (sb.Monitor(queries, time="t", id="id") for _ in range(2))
     reader = RankingReducer(read.source, tables[0].schema, DELAY)
     readings = []
     for table in tables:
-        found = reader.read(spark.createDataFrame(table), read, not_after)
+        found = reader.reduce(spark.createDataFrame(table), read, BatchProgress(not_after))
         answers = [answer for part in found.answers for answer in part]
         truth = list(plain.push(table, not_after=not_after))
         assert read.newest == plain.newest
@@ -102,10 +103,10 @@ def test_only_what_may_matter_comes_back(spark: Any) -> None:
     rng = np.random.default_rng(1)
     query = sb.Query("q", k=3, score="x", window=sb.Window(20_000, slide=2_000))
     readings = both(spark, [query], [events(rng, 8_000, 80_000 * b) for b in range(5)])
-    assert readings[0].passes >= 2, "a first batch is looked at before it is read"
+    assert readings[0].scans >= 2, "a first batch is looked at before it is read"
     later = readings[2:]
-    assert all(r.guesses > 10 for r in later)
-    assert all(r.shipped < 8_000 / 4 for r in later)
+    assert all(r.guessed_thresholds > 10 for r in later)
+    assert all(r.candidate_rows < 8_000 / 4 for r in later)
 
 
 @pytest.mark.usefixtures("bold")
@@ -116,8 +117,8 @@ def test_thresholds_of_partitions(spark: Any, monkeypatch: pytest.MonkeyPatch, b
     rng = np.random.default_rng(7)
     query = sb.Query("q", k=2, score="x", window=sb.Window(20_000, slide=2_000), partition_by=by)
     readings = both(spark, [query], [events(rng, 8_000, 80_000 * b) for b in range(3)])
-    assert readings[2].guesses > 10
-    assert readings[2].shipped < 8_000 / 2
+    assert readings[2].guessed_thresholds > 10
+    assert readings[2].candidate_rows < 8_000 / 2
 
 
 @pytest.mark.usefixtures("bold")
@@ -128,8 +129,8 @@ def test_a_guess_that_is_too_high_is_mended(spark: Any) -> None:
     tables[2] = tables[2].set_column(2, "x", pa.array(x - 100.0))  # suddenly all far below what was expected
     query = sb.Query("q", k=3, score="x", window=sb.Window(20_000, slide=2_000))
     readings = both(spark, [query], tables)
-    assert readings[2].re_reads > 10
-    assert readings[2].passes >= 2
+    assert readings[2].rereads > 10
+    assert readings[2].scans >= 2
 
 
 @pytest.mark.usefixtures("bold")
@@ -146,8 +147,8 @@ def test_small_batches_come_back_whole(spark: Any) -> None:
     rng = np.random.default_rng(4)
     query = sb.Query("q", k=3, score="x", window=sb.Window(2_000))
     readings = both(spark, [query], [events(rng, 500, 5_000 * b) for b in range(3)])
-    assert [r.shipped for r in readings] == [500] * 3
-    assert [r.passes for r in readings] == [2, 1, 1]
+    assert [r.candidate_rows for r in readings] == [500] * 3
+    assert [r.scans for r in readings] == [2, 1, 1]
 
 
 def test_count_windows_follow_the_times_within_a_batch(spark: Any) -> None:
@@ -243,8 +244,8 @@ def test_equal_scores_send_only_the_best_of_each_pane(spark: Any, score: str) ->
     for reading in readings:
         tasks, sample, broken = 2, n / (16 * guesses.THIN), 0.005 * n
         assert reading.contests == 1
-        assert reading.shipped <= tasks * panes * k + 2 * sample + 2 * broken
-    assert [reading.passes for reading in readings] == [2, 1, 1, 1], "no batch is looked at twice but the first"
+        assert reading.candidate_rows <= tasks * panes * k + 2 * sample + 2 * broken
+    assert [reading.scans for reading in readings] == [2, 1, 1, 1], "no batch is looked at twice but the first"
 
 
 @pytest.mark.usefixtures("wary")
@@ -300,7 +301,7 @@ def test_a_query_that_comes_later_knows_what_was_dropped(spark: Any) -> None:
         if number == 2:
             plain.register(*later)
             read.register(*later)
-        assert reader.read(spark.createDataFrame(table), read).contests
+        assert reader.reduce(spark.createDataFrame(table), read).contests
         plain.push(table)
         for monitor, found in ((read, seen[True]), (plain, seen[False])):
             found += shown(list(monitor.advance(monitor.newest - DELAY)))
@@ -316,9 +317,9 @@ def test_what_is_read_again_is_chosen_too(spark: Any) -> None:
     tables = [events(rng, 6_000, 60_000 * batch) for batch in range(3)]
     tables[2] = tables[2].set_column(2, "x", pa.array(np.full(6_000, -50.0)))  # equal, and below every guess
     readings = both(spark, [sb.Query("q", k=3, score="x", window=sb.Window(20_000, slide=2_000))], tables)
-    assert readings[2].re_reads > 10
+    assert readings[2].rereads > 10
     assert readings[2].contests == 1
-    assert readings[2].shipped < 6_000 / 3
+    assert readings[2].candidate_rows < 6_000 / 3
 
 
 @pytest.fixture
@@ -346,9 +347,9 @@ def test_scores_that_become_equal_all_at_once_do_not_flood_the_driver(
     readings = both(spark, [sb.Query("q", k=k, score="x", window=sb.Window(32_000, slide=16_000))], tables)
     assert [reading.discarded for reading in readings] == [0, 0, 0, readings[3].discarded, 0]
     assert 0 < readings[3].discarded < 0.6 * n
-    assert readings[3].shipped <= tasks * panes * k + 0.01 * n
-    assert readings[3].passes == 3, "the first pass, a sample, and the best of each pane"
-    assert readings[4].passes == 1, "the next batch is expected to be so too"
+    assert readings[3].candidate_rows <= tasks * panes * k + 0.01 * n
+    assert readings[3].scans == 3, "the first pass, a sample, and the best of each pane"
+    assert readings[4].scans == 1, "the next batch is expected to be so too"
 
 
 @pytest.mark.usefixtures("wary")
@@ -357,9 +358,9 @@ def test_a_large_batch_after_small_ones_is_not_taken_whole(spark: Any) -> None:
     starts = [0, 1_500, 3_000]
     tables = [events(np.random.default_rng(14), n, start) for n, start in zip(sizes, starts, strict=True)]
     readings = both(spark, [sb.Query("q", k=3, score="x", window=sb.Window(8_000, slide=2_000))], tables)
-    assert [reading.shipped for reading in readings[:2]] == [150, 150]
+    assert [reading.candidate_rows for reading in readings[:2]] == [150, 150]
     assert 0 < readings[2].discarded < 3 * 1024
-    assert readings[2].shipped < 8_000 / 4
+    assert readings[2].candidate_rows < 8_000 / 4
 
 
 @pytest.mark.usefixtures("wary", "bold", "strict")
@@ -378,7 +379,7 @@ def test_rows_alike_in_time_and_id_are_sampled_all_the_same(spark: Any) -> None:
     table = table.set_column(1, "id", pa.array(np.full(n, 7))).set_column(2, "x", pa.array(np.ones(n)))
     (reading,) = both(spark, [sb.Query("q", k=k, score="x", window=sb.Window(4_000, slide=1_000))], [table])
     assert reading.contests == 1
-    assert reading.shipped <= 8 * k + 1
+    assert reading.candidate_rows <= 8 * k + 1
 
 
 # More rankings than one filter can hold.
@@ -400,23 +401,23 @@ def test_many_rankings_are_reduced_by_the_core(spark: Any) -> None:
         queries.append(sb.Query(f"q{i}", window=sb.Window(6_000, slide=2_000), **asked))
     readings = both(spark, queries, alike(rng, 3_000, 3, SCORES["ratings"], text=True), not_after=10**8)
     for reading in readings:
-        assert (reading.reduced_by, reading.passes, reading.guesses) == ("core", 1, 0)
-        assert reading.shipped < 3_000 / 2
+        assert (reading.reduced_by, reading.scans, reading.guessed_thresholds) == ("core", 1, 0)
+        assert reading.candidate_rows < 3_000 / 2
 
 
 @pytest.mark.usefixtures("bold")
 def test_the_core_and_the_filter_take_turns(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(17)
     query = sb.Query("q", k=3, score="x * 2 + y", where="y > 1", window=sb.Window(9_000, slide=3_000))
-    turns, reduce = iter([20, 0, 0, 20, 20]), RankingReducer.read
+    turns, reduce = iter([20, 0, 0, 20, 20]), RankingReducer.reduce
     ways = []
 
-    def read(self: RankingReducer, *given: Any) -> ranking.BatchProgress:
+    def read(self: RankingReducer, *given: Any) -> BatchProgress:
         monkeypatch.setattr(ranking, "MOST_FILTERED", next(turns))
         ways.append(reduce(self, *given))
         return ways[-1]
 
-    monkeypatch.setattr(RankingReducer, "read", read)
+    monkeypatch.setattr(RankingReducer, "reduce", read)
     both(spark, [query], [events(rng, 2_000, 20_000 * b) for b in range(5)])
     assert [way.reduced_by for way in ways] == ["filter", "core", "core", "filter", "filter"]
-    assert [way.passes for way in ways[:4]] == [2, 1, 1, 2], "after the core, a batch is looked at first"
+    assert [way.scans for way in ways[:4]] == [2, 1, 1, 2], "after the core, a batch is looked at first"

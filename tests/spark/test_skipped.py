@@ -46,14 +46,14 @@ def begun(spark: Any, tmp_path: Path, tables: list[pa.Table], sink: Any, **optio
 
 def poisoned(monkeypatch: pytest.MonkeyPatch, act: Callable[[Any], None], name: str = "poison") -> None:
     """Let a query poison every batch that is read with it."""
-    read = RankingReducer.read
+    read = RankingReducer.reduce
 
-    def poisons(self: RankingReducer, df: Any, monitor: sb.Monitor, not_after: int | None = None) -> Any:
+    def poisons(self: RankingReducer, df: Any, monitor: sb.Monitor, *progress: Any) -> Any:
         if any(query.name.startswith(name) for query in monitor.queries):
             act(df)
-        return read(self, df, monitor, not_after)
+        return read(self, df, monitor, *progress)
 
-    monkeypatch.setattr(RankingReducer, "read", poisons)
+    monkeypatch.setattr(RankingReducer, "reduce", poisons)
 
 
 def breaks(_: Any) -> None:
@@ -66,7 +66,7 @@ def hangs(df: Any) -> None:
     one.crossJoin(one.withColumnRenamed("id", "other")).where("id * other % 1000003 = 17").count()
 
 
-def test_a_new_query_that_breaks_a_batch_is_set_aside(
+def test_a_new_query_that_breaks_a_batch_is_suspended(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tables, sink = batches(5, count=5), Tables()
@@ -75,7 +75,7 @@ def test_a_new_query_that_breaks_a_batch_is_set_aside(
     with monkeypatch.context() as patch:
         poisoned(patch, breaks)
         go(spark, tmp_path / "in", TOP, sink, tmp_path / "checkpoint")
-    assert states(control) == {"top": "active", "fine": "active", "poison": "set aside"}
+    assert states(control) == {"top": "active", "fine": "active", "poison": "suspended"}
     assert errors(control) == {"poison": "batch 3 failed while the query was new: poisoned"}
     assert_same_answers(of(sink, "top"), core([TOP], tables, 60, time="t", id="id"))
     assert of(sink, "fine").num_rows > 0
@@ -87,7 +87,7 @@ def test_a_new_query_that_breaks_a_batch_is_set_aside(
     assert of(sink, "poison").num_rows > 0
 
 
-def test_new_queries_that_were_set_aside_with_a_poisoned_one_come_back(
+def test_new_queries_that_were_suspended_with_a_poisoned_one_come_back(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of four the newest half goes, the innocent third with it; alone it passes, and the poisoned one does not."""
@@ -96,7 +96,7 @@ def test_new_queries_that_were_set_aside_with_a_poisoned_one_come_back(
     control.register(*(sb.Query(f"fine {n}", k=n, score="y", window=sb.Window(1_000)) for n in (1, 2, 3)), POISON)
     poisoned(monkeypatch, breaks)
     go(spark, tmp_path / "in", TOP, sink, tmp_path / "checkpoint")
-    assert states(control) == dict.fromkeys(("top", "fine 1", "fine 2", "fine 3"), "active") | {"poison": "set aside"}
+    assert states(control) == dict.fromkeys(("top", "fine 1", "fine 2", "fine 3"), "active") | {"poison": "suspended"}
     assert errors(control) == {"poison": "batch 5 failed while the query was new: poisoned"}
     assert_same_answers(of(sink, "top"), core([TOP], tables, 60, time="t", id="id"))
 
@@ -115,7 +115,7 @@ def test_an_error_that_no_query_is_to_blame_for_ends_the_stream_and_blames_nobod
     assert states(control) == {"top": "active", "fine": "active"}
 
 
-def test_a_new_query_that_hangs_is_set_aside(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_query_that_hangs_is_suspended(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a clock by which only what hangs is slow, however busy the machine is."""
     tables, sink, hung = batches(5, count=6), Tables(), threading.Event()
     control = begun(spark, tmp_path, tables, sink)
@@ -133,12 +133,12 @@ def test_a_new_query_that_hangs_is_set_aside(spark: Any, tmp_path: Path, monkeyp
     monkeypatch.setattr("skyband.spark.trial.Watch.is_slow", slow)
     monkeypatch.setattr("skyband.spark.trial.COLD", 1)
     go(spark, tmp_path / "in", TOP, sink, tmp_path / "checkpoint", trial_budget="10 minutes")
-    assert states(control) == {"top": "active", "fine": "active", "poison": "set aside"}
+    assert states(control) == {"top": "active", "fine": "active", "poison": "suspended"}
     assert errors(control) == {"poison": "batch 4 took longer than the 600 s that it may while the query is new"}
     assert_same_answers(of(sink, "top"), core([TOP], tables, 60, time="t", id="id"))
 
 
-def test_a_query_of_a_batch_that_hangs_can_be_set_aside_meanwhile(
+def test_a_query_of_a_batch_that_hangs_can_be_suspended_meanwhile(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This one is no longer new, so nothing stops it but whoever asks."""
@@ -157,13 +157,13 @@ def test_a_query_of_a_batch_that_hangs_can_be_set_aside_meanwhile(
 
     def ask() -> None:
         if hung.wait(60):
-            control.set_aside("poison")
+            control.suspend("poison")
 
     asking = threading.Thread(target=ask)
     asking.start()
     go(spark, tmp_path / "in", queries, sink, tmp_path / "checkpoint")
     asking.join()
-    assert states(control) == {"top": "active", "poison": "set aside"}
+    assert states(control) == {"top": "active", "poison": "suspended"}
     assert errors(control) == {"poison": "someone asked to set it aside"}
     assert_same_answers(of(sink, "top"), core([TOP], tables, 60, time="t", id="id"))
 
@@ -195,7 +195,7 @@ def test_a_command_that_cannot_be_read_is_left_out(spark: Any, tmp_path: Path) -
     wrong: list[Any] = [
         {}, {"do": "dance", "name": "top"}, {"do": "add"}, {"do": "pause", "name": 3}, {"do": "add", "query": {}},
         {"do": "add", "query": {"name": "odd", "k": [], "size": {}, "score": 5, "select": 7, "join": 3}},
-        {"do": "remove", "name": "nobody"}, {"do": "set aside", "name": "nobody"}, {"do": "resume", "name": "nobody"},
+        {"do": "remove", "name": "nobody"}, {"do": "suspend", "name": "nobody"}, {"do": "resume", "name": "nobody"},
     ]  # fmt: skip
     for command in wrong:
         control.checkpoint.submit(command)
@@ -204,7 +204,7 @@ def test_a_command_that_cannot_be_read_is_left_out(spark: Any, tmp_path: Path) -
     control.register(FINE)
     assert states(control)["fine"] == "pending"
     go(spark, tmp_path / "in", TOP, sink, tmp_path / "checkpoint")
-    assert states(control) == {"top": "active", "fine": "active", "odd": "set aside"}
+    assert states(control) == {"top": "active", "fine": "active", "odd": "suspended"}
     assert "size is {}" in errors(control)["odd"]
     assert list(control.refused) == [1, 2, 3, 4, 5, damaged]
     assert "it is {}; a command has 'do' (add, change, remove," in control.refused[1]

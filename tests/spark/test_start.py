@@ -66,8 +66,8 @@ def test_the_same_answers_as_the_core(spark: Any, tmp_path: Path) -> None:
     assert len(handle.finish()) > 0
     last = handle.lastProgress
     assert last["numInputRows"] == 300
-    assert last["skyband"]["survivors"] == 300
-    assert {"plan", "scan", "push", "answer", "sink", "state", "all"} <= set(last["skyband"]["seconds"])
+    assert last["skyband"]["candidateRows"] == 300
+    assert {"plan", "scan", "push", "answer", "sink", "state", "total"} <= set(last["skyband"]["durationMs"])
     assert sum(p["skyband"]["rejected"] for p in handle.recentProgress) > 0
     assert handle.exception() is None
     assert not handle.isActive
@@ -247,7 +247,7 @@ def test_the_list_given_to_start_is_followed(spark: Any, tmp_path: Path) -> None
     assert set(sink.found[5]["query"].to_pylist()) == {"more"}
 
 
-def test_a_query_that_cannot_be_served_is_set_aside_and_the_others_go_on(spark: Any, tmp_path: Path) -> None:
+def test_a_query_that_cannot_be_served_is_suspended_and_the_others_go_on(spark: Any, tmp_path: Path) -> None:
     tables = batches(8, count=4)
     write(tmp_path / "in", tables[:2])
     checkpoint, sink = tmp_path / "checkpoint", Tables()
@@ -259,7 +259,7 @@ def test_a_query_that_cannot_be_served_is_set_aside_and_the_others_go_on(spark: 
     write(tmp_path / "in", tables[2:], first=2)
     handle = go(spark, tmp_path / "in", TOP, sink, checkpoint)
     states = {entry["name"]: entry for entry in handle.queries}
-    assert states["bad"]["state"] == "set aside"
+    assert states["bad"]["state"] == "suspended"
     assert "there is no column 'missing'" in states["bad"]["error"]
     assert states["fine"]["state"] == "active"
     assert handle.lastProgress["skyband"]["rejected"] == 300
@@ -269,7 +269,7 @@ def test_a_query_that_cannot_be_served_is_set_aside_and_the_others_go_on(spark: 
     assert "bad" not in [entry["name"] for entry in handle.queries]
 
 
-def test_a_query_with_absurdly_many_windows_is_set_aside(spark: Any, tmp_path: Path) -> None:
+def test_a_query_with_absurdly_many_windows_is_suspended(spark: Any, tmp_path: Path) -> None:
     tables = batches(9, count=2)
     far = tables[1].set_column(0, "t", pa.compute.add(tables[1]["t"], 10**9))
     fine = sb.Query("fine", k=1, score="x", window=sb.Window(20, slide=1))
@@ -277,7 +277,7 @@ def test_a_query_with_absurdly_many_windows_is_set_aside(spark: Any, tmp_path: P
     sink = Tables()
     handle = go(spark, tmp_path / "in", [TOP, fine], sink, tmp_path / "checkpoint")
     states = {entry["name"]: entry for entry in handle.queries}
-    assert states["fine"]["state"] == "set aside"
+    assert states["fine"]["state"] == "suspended"
     assert "event time jumps" in states["fine"]["error"]
     top = sink.table().filter(pa.compute.equal(sink.table()["query"], "top"))
     assert_same_answers(top, core([TOP], [tables[0], far], 60, time="t", id="id"))
@@ -442,7 +442,7 @@ def test_a_command_is_held_to_the_limits_of_the_stream(spark: Any, tmp_path: Pat
     go(spark, tmp_path / "in", top, None, tmp_path / "checkpoint")
     states = {entry["name"]: entry for entry in handle.queries}
     assert states["top"]["state"] == "active"
-    assert states["tiny"]["state"] == "set aside"
+    assert states["tiny"]["state"] == "suspended"
     assert "its windows end 1,000,000 times per second" in states["tiny"]["error"]
 
 

@@ -19,8 +19,9 @@ import skyband as sb
 from skyband.events.batch import StreamColumns
 from skyband.spark import state_store
 from skyband.spark.checkpoint import Checkpoint
-from skyband.spark.loop import StateStoreLoop, StreamSpec
+from skyband.spark.loop import MicroBatchLoop
 from skyband.spark.state_store import COUNTED, HELD, answers_of
+from skyband.spark.stream import StreamSpec
 
 pytest.importorskip("google.protobuf")
 pytestmark = pytest.mark.spark
@@ -279,7 +280,7 @@ def test_progress_is_that_of_the_driver(session: Any, tmp_path: Path) -> None:
     assert totals[1].pop("ahead") == 0
     assert min(totals[1].values()) > 0
     assert executors.lastProgress["skyband"] == executors.progress[-1]
-    assert 0 < last[1]["kept"] <= executors.progress[-1]["bound"]
+    assert 0 < last[1]["kept"] <= executors.progress[-1]["keptLimit"]
     assert executors.progress[-1]["stateBytes"] > 0
     assert f"in Spark's state store: {last[1]['kept']:,} events now" in executors.explain()
 
@@ -304,7 +305,8 @@ def test_a_replayed_batch_is_counted_once(tmp_path: Path) -> None:
     schema = pa.schema({"t": pa.timestamp("us"), "id": pa.int64(), "x": pa.float64(), "g": pa.int64()})
     plan = state_store.Plan((query,), SOURCE, "staircase", "", (), schema, schema)
     folder = Checkpoint(tmp_path)
-    handle = StateStoreLoop(StreamSpec(SOURCE, schema, 0, "staircase", folder), [query], plan)
+    spec = StreamSpec(SOURCE, schema, 0, "staircase", folder)
+    handle = MicroBatchLoop(spec, state_store.StateStoreJob(spec, plan))
     visits = [Visited(None), Visited(1_000, late=5, kept=-1), Visited(None, kept=7)]
     for number in (0, 1, 1, 2, 2):
         handle(visits[number], number)

@@ -87,8 +87,8 @@ def test_every_notice_of_the_core_and_less_to_carry(spark: Any, tmp_path: Path) 
     assert any(row["at"] != row["time"] and row["change"] == "entered" for row in rows), "some move up as others leave"
     progress = [entry["skyband"] for entry in handle.recentProgress if entry["skyband"]]
     assert [entry["batchId"] for entry in progress] == list(range(FILES))
-    assert progress[0]["survivors"] == ROWS, "nothing is known yet"
-    assert all(entry["survivors"] < ROWS / 2 for entry in progress[1:])
+    assert progress[0]["candidateRows"] == ROWS, "nothing is known yet"
+    assert all(entry["candidateRows"] < ROWS / 2 for entry in progress[1:])
     assert sum(entry["rejected"] for entry in progress) == FILES
     assert sum(entry["late"] for entry in progress) >= FILES - 2
 

@@ -343,14 +343,14 @@ def test_what_people_look_at_comes_back(tmp_path: Path) -> None:
 def test_a_command_that_means_nothing_is_left_out(tmp_path: Path, command: dict[str, Any]) -> None:
     checkpoint = opened(tmp_path)
     checkpoint.submit(command)
-    checkpoint.submit({"do": "set aside", "name": "slow"})
+    checkpoint.submit({"do": "suspend", "name": "slow"})
     checkpoint.submit({"do": "pause", "name": "other"})
     left_out, *others = checkpoint.commands(after=0)
     assert (left_out["do"], left_out["number"]) == ("nothing", 1)
     assert "a command has 'do'" in left_out["error"]
-    assert [one["do"] for one in others] == ["set aside", "pause"]
-    assert checkpoint.set_aside_since(0) == checkpoint.set_aside_since(1) == {"slow"}
-    assert checkpoint.set_aside_since(2) == set()
+    assert [one["do"] for one in others] == ["suspend", "pause"]
+    assert checkpoint.suspended_since(0) == checkpoint.suspended_since(1) == {"slow"}
+    assert checkpoint.suspended_since(2) == set()
 
 
 def test_a_stream_gives_signs_of_life(tmp_path: Path) -> None:

@@ -64,19 +64,19 @@ def test_infinite_and_constant_scores_do_not_confuse_the_trend() -> None:
 
 def test_the_end_of_the_next_batch_is_foretold_from_the_last_ones() -> None:
     outlook = BatchForecast()
-    assert outlook.tail(0) is None
+    assert outlook.read_all_from(0) is None
     for batch in range(1, 5):
-        outlook.learn((batch - 1) * SPAN, batch * SPAN, 2_000_000, told=True)
-    tail = outlook.tail(4 * SPAN)
+        outlook.learn((batch - 1) * SPAN, batch * SPAN, 2_000_000, right=True)
+    tail = outlook.read_all_from(4 * SPAN)
     assert tail is not None
     assert 4.9 * SPAN < tail < 5 * SPAN
 
 
 def test_small_batches_are_taken_whole_and_irregular_ones_looked_at_first() -> None:
     outlook = BatchForecast()
-    outlook.learn(0, SPAN, 1_000, told=True)
-    assert outlook.tail(SPAN) == NEVER
-    outlook.learn(SPAN, 5 * SPAN, 2_000_000, told=True)
-    assert outlook.tail(5 * SPAN) is None
-    outlook.learn(5 * SPAN, 6 * SPAN, 2_000_000, told=False)
-    assert outlook.tail(6 * SPAN) is None
+    outlook.learn(0, SPAN, 1_000, right=True)
+    assert outlook.read_all_from(SPAN) == NEVER
+    outlook.learn(SPAN, 5 * SPAN, 2_000_000, right=True)
+    assert outlook.read_all_from(5 * SPAN) is None
+    outlook.learn(5 * SPAN, 6 * SPAN, 2_000_000, right=False)
+    assert outlook.read_all_from(6 * SPAN) is None

@@ -10,7 +10,7 @@ import pytest
 
 import skyband as sb
 from skyband.spark.reducers.guesses import ScoreDistribution
-from skyband.spark.reducers.thresholds import NOTHING, Thresholds, _widened
+from skyband.spark.reducers.thresholds import NOTHING, Thresholds, _merge
 
 DELAY = 300
 
@@ -53,7 +53,7 @@ class Sieve:
         assert not thresholds.missed(group, newest).any()
         assert first is not None
         first.note(group, newest, newest - DELAY)
-        self.wide += int(np.count_nonzero(first.wide))
+        self.wide += int(np.count_nonzero(first.merged))
         group.algorithm.check()
 
     def _push(self, table: pa.Table, rows: np.ndarray) -> None:
@@ -149,8 +149,8 @@ def test_a_group_remembers_where_events_stayed_away() -> None:
     settled = 150_000
     thresholds.note(group, 50 * n, settled)
     panes = group.algorithm.panes  # type: ignore[attr-defined]
-    behind, bars = np.append(thresholds.cuts[2:], 2**62), thresholds._bars()[0]
-    for place in np.flatnonzero(thresholds.wide).tolist():
+    behind, bars = np.append(thresholds.cuts[2:], 2**62), thresholds._limits()[0]
+    for place in np.flatnonzero(thresholds.merged).tolist():
         low, high = panes.number(thresholds.cuts[place : place + 2]) - panes.base
         expected = {3 if behind[place] <= settled else 0} if bars[place] > -np.inf else set()  # not even covered
         assert set(panes.depth[max(low, 0) : max(high, 0)].tolist()) == expected
@@ -160,7 +160,7 @@ def test_a_group_remembers_where_events_stayed_away() -> None:
 @pytest.mark.parametrize("most", [10, 60, 95, 100_000])
 def test_wide_stretches_are_no_longer_than_allowed_nor_than_what_lies_before_them(most: int) -> None:
     cuts = np.unique(np.concatenate([np.arange(0, 2000, 7), np.arange(0, 2000, 10)]))
-    wider, wide = _widened(cuts, 100, 1500, most)
+    wider, wide = _merge(cuts, 100, 1500, most)
     assert set(wider.tolist()) <= set(cuts.tolist())
     assert set(cuts[(cuts < 100) | (cuts > 1500)].tolist()) <= set(wider.tolist())
     length = np.diff(wider)

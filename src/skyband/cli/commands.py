@@ -267,18 +267,17 @@ def pause_query(name: QueryName, checkpoint: Stream) -> None:
 @queries_app.command("resume")
 @careful
 def resume_query(name: QueryName, checkpoint: Stream) -> None:
-    """Show a paused query's answers again, from its next window on, or serve one that was set aside."""
+    """Show a paused query's answers again, from its next window on, or serve one that was suspended."""
     _control(checkpoint).resume(name)
     _promise("resumed", name)
 
 
-@queries_app.command("set-aside")
-@queries_app.command("skip", hidden=True)
+@queries_app.command("suspend")
 @careful
-def set_query_aside(name: QueryName, checkpoint: Stream) -> None:
+def suspend_query(name: QueryName, checkpoint: Stream) -> None:
     """Stop serving a query, but keep it; a batch that is under way, or begins again, leaves it out too."""
-    _control(checkpoint).set_aside(name)
-    typer.echo(f"{name!r} will be set aside before the next batch; one that is under way begins again without it")
+    _control(checkpoint).suspend(name)
+    typer.echo(f"{name!r} will be suspended before the next batch; one that is under way begins again without it")
 
 
 @queries_app.command("remove")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, Generic, Literal, Self, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from skyband.engine.intake import BatchOutcome
 from skyband.engine.joined_query import JoinedQuery, answer_together, remote_of
 from skyband.engine.partials import ID, REFRESHED
 from skyband.engine.per_id import PerIdQuery
+from skyband.engine.plans import PartialsPlan
 from skyband.engine.snapshot import State, under
 from skyband.engine.stats import GroupStats
 from skyband.errors import InputError, QueryError
@@ -98,6 +99,17 @@ class PerIdGroup(QueryGroup, Generic[Member]):
         """Take in a batch that is reduced already."""
         for one in self.members:
             one.take(reduced[one.name])
+
+    def plans(self) -> Iterator[tuple[tuple[Any, ...], PartialsPlan]]:
+        """Yield which partials each query takes; those with the same key take the same."""
+        for one in self.members:
+            sides, side, settled = one.sides, one.side, self.settled(one)
+            key = (sides.part, sides.aggregates, sides.where, one.windows, one.query.order, side.on, side.select,
+                   side.group_by, one.late_before)  # fmt: skip
+            yield (*key, *((sides.service, sides.condition) if settled.num_rows else ())), PartialsPlan(
+                [one.name], sides, one.windows, side.grid, one.query.order, side.on, side.group_by, side.select,
+                side.measures, one.late_before, one.partly_before, settled,
+            )  # fmt: skip
 
     def settled(self, one: Member) -> pa.Table:
         """Return the ids that are out of every answer of a query for good, and when their values were refreshed."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time as clock
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -21,7 +20,9 @@ from skyband.engine.explain import counted
 from skyband.engine.groups import QueryGroup, ReducedBatch, Stream
 from skyband.engine.intake import MOST_ROWS, Intake, Sink
 from skyband.engine.joins import AggregateGroup, JoinGroup, PerIdGroup
+from skyband.engine.plans import PartialsPlan, PendingBackfill, QueryState, RankingPlan
 from skyband.engine.ranking import RankingGroup
+from skyband.engine.schema import check_names
 from skyband.engine.stats import Stats
 from skyband.errors import InputError, QueryError, SnapshotError, TooManyWindows
 from skyband.events.batch import EventBatch, StreamColumns, TimeUnit, as_batches
@@ -296,7 +297,7 @@ class Monitor:
         -------
         What each query misses of the stream's past; None: nothing.
         """
-        self._check_names(queries)
+        check_names(queries, self._served)
         for query in queries:
             _kind(query).check(query, self.stream, self.schema)
         missed = [self.backfill_for(query) for query in queries]
@@ -405,16 +406,41 @@ class Monitor:
         if self.schema is not None:
             group.bind(self.schema, self.source)
 
-    def _check_names(self, queries: Sequence[Query]) -> None:
-        if odd := [query for query in queries if not isinstance(query, Query)]:
-            msg = f"{odd[0]!r} is no Query; make one with Query(name, k=…, score=…, window=…)"
-            raise QueryError(msg)
-        names = [query.name for query in queries]
-        if twice := sorted(name for name, count in Counter(names).items() if count > 1 or name in self._served):
-            msg = f"there is already a query named {', '.join(map(repr, twice))}; names are unique: choose another"
-            raise QueryError(msg)
+    # For those who reduce batches elsewhere.
+
+    def ranking_plans(self) -> list[RankingPlan]:
+        """Return which events queries that rank them need, by group."""
+        return [*self.rankings]
+
+    def partials_plans(self) -> list[PartialsPlan]:
+        """Return which partials queries that rank ids need; those that need the same share a plan."""
+        found: dict[tuple[Any, ...], PartialsPlan] = {}
+        for key, plan in [each for group in self.per_id for each in group.plans()]:
+            if found.setdefault(key, plan) is not plan:
+                found[key].queries.extend(plan.queries)
+        return list(found.values())
+
+    def backfills(self) -> list[PendingBackfill]:
+        """Return what queries wait for of the past, as far as the watermark says that all of it is there."""
+        waiting = [(group.queries, s) for group in self.groups for s in group.schedules if s.past == "awaited"]
+        return [
+            PendingBackfill(s.name, queries, max(s.next_start, s.missing_from), s.missing_to)
+            for queries, s in waiting
+            if s.missing_to <= self._mark
+        ]
+
+    def next_end(self, after: int) -> int | None:
+        """Return when the next window ends after a time."""
+        return min((s.first_end_after(after) for group in self.groups for s in group.schedules), default=None)
 
     # Looking inside.
+
+    def statuses(self) -> dict[str, QueryState]:
+        """Tell how each query is served, in the order in which they were registered."""
+        found = {name: self._schedule(name) for name in self._served}
+        return {
+            name: "paused" if s.paused else "waiting" if s.past == "awaited" else "active" for name, s in found.items()
+        }
 
     def stats(self) -> Stats:
         """Return the numbers so far."""

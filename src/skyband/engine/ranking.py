@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband import algorithms
-from skyband.algorithms.base import Algorithm, BatchCounts, Columns, Picks
+from skyband.algorithms.base import Algorithm, BatchCounts, Columns, Picks, Thresholded
 from skyband.algorithms.stkqf.skyline import Backfill, Need, scan_for
 from skyband.answers.answer import AnswerBlock, Events, Row
 from skyband.engine.explain import backfill_text, clock_time, query_line
@@ -23,7 +23,7 @@ from skyband.errors import QueryError
 from skyband.events.batch import EventBatch, StreamColumns
 from skyband.events.keys import Keys
 from skyband.events.store import EventStore
-from skyband.order import BoolArray, IntArray, SlotArray, merit_of, rank_in_runs
+from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, merit_of, rank_in_runs
 from skyband.queries.query import Query
 from skyband.windows import ALWAYS, NEVER, DueWindows, Schedule, layout
 
@@ -123,6 +123,39 @@ class RankingGroup(QueryGroup):
         """Where the last answered window ends: an event before it is late for some query at least."""
         return self._tally().partly_before
 
+    # For those who leave out events elsewhere: `skyband.engine.plans.RankingPlan`.
+
+    @property
+    def select(self) -> tuple[str, ...]:
+        """The columns that come along with an event, in the order in which they settle ties."""
+        return self.intake.select
+
+    @property
+    def partition_type(self) -> str | None:
+        """The type of what events are partitioned by, if they are."""
+        by = None if self.intake.bounds is None else self.intake.bounds.partition_by
+        return None if by is None else by.type
+
+    @property
+    def thresholded(self) -> Thresholded | None:
+        """The interface for dropping events before they get here; None where every event matters."""
+        return self.algorithm.thresholded
+
+    def partitions(self, numbers: IntArray) -> pa.Array:
+        """Return the partitions that have these numbers."""
+        return self.intake.partitions.decode(numbers)
+
+    def merits(self, batch: pa.RecordBatch) -> tuple[FloatArray, BoolArray, pa.Array | None]:
+        """Return the merits of some rows, which of them are events, and their partitions."""
+        bounds = self.intake.bounds
+        assert bounds is not None
+        score, known = bounds.score.scores(batch)
+        taken = ~np.isnan(score)
+        for mask in (known, None if bounds.where is None else bounds.where.mask(batch)):
+            taken = taken if mask is None else taken & mask
+        part = None if bounds.partition_by is None else bounds.partition_by.values(batch)
+        return merit_of(score, self.ranking.order), taken, part
+
     # Queries that come and go.
 
     @property
@@ -212,6 +245,7 @@ class RankingGroup(QueryGroup):
 
         A row that is left out is worse than K others of its pane and partition.
         """
+        self.intake.bind(rows.batch.schema, rows.source.id)
         tally, before, stored = self._tally(), self.arena.size, [_NO_ROWS]
         columns, index, seen = self._take(rows, tally, stored)
         self._count(tally, seen, columns, index)

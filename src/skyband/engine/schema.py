@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 
@@ -24,6 +25,17 @@ _PARTITIONS = {
     "boolean": pa.bool_(),
     "time": TIME,
 }
+
+
+def check_names(queries: Sequence[Query], known: Collection[str]) -> None:
+    """Refuse what is no query, and names that there are already, or that come twice."""
+    if odd := [query for query in queries if not isinstance(query, Query)]:
+        msg = f"{odd[0]!r} is no Query; make one with Query(name, k=…, score=…, window=…)"
+        raise QueryError(msg)
+    counts = Counter(query.name for query in queries)
+    if twice := sorted(name for name, count in counts.items() if count > 1 or name in set(known)):
+        msg = f"there is already a query named {', '.join(map(repr, twice))}; names are unique: choose another"
+        raise QueryError(msg)
 
 
 def used_columns(queries: Sequence[Query], source: StreamColumns, schema: pa.Schema) -> list[str]:

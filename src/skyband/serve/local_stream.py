@@ -14,8 +14,8 @@ import pyarrow as pa
 from skyband.answers.answer import Answer
 from skyband.engine.limits import WindowLimits
 from skyband.engine.monitor import Monitor
-from skyband.engine.schema import used_columns
-from skyband.errors import QueryError, TooManyWindows
+from skyband.engine.schema import check_names, used_columns
+from skyband.errors import TooManyWindows
 from skyband.events.ahead import ahead_time, doubt
 from skyband.events.batch import StreamColumns
 from skyband.queries.query import Query
@@ -81,8 +81,7 @@ class LocalStream:
         self.monitor.declare(schema)
         self.stopping = stopping or threading.Event()
         self._lock = threading.RLock()
-        self._aside: dict[str, tuple[Query, str]] = {}
-        self._paused: set[str] = set()
+        self._suspended: dict[str, tuple[Query, str]] = {}
         self._unread: deque[Answer] = deque(maxlen=UNREAD)
         self._durations: deque[float] = deque(maxlen=UNREAD)
         self._running: Running = "running"
@@ -112,7 +111,7 @@ class LocalStream:
             self._running, self._changed = ended, True
 
     def _push(self, batch: pa.RecordBatch) -> None:
-        """Take in a batch; a query that would have absurdly many windows is set aside, and all is done again."""
+        """Take in a batch; a query that would have absurdly many windows is suspended, and all is done again."""
         began = clock.perf_counter()
         before, rejected = self.monitor.snapshot(), self.monitor.stats().ahead
         limit = None if self.max_ahead is None else clock.time_ns() // 1_000 + self.max_ahead
@@ -126,7 +125,7 @@ class LocalStream:
                 self.monitor = Monitor.restore(before, services=self.services)
                 if error.query is None:
                     raise
-                self._set_aside(error.query, str(error))
+                self._suspend(error.query, str(error))
                 before = self.monitor.snapshot()
         if limit is not None and batch.num_rows:
             example = ahead_time(pa.Table.from_batches([batch]), self.source, limit)
@@ -139,21 +138,16 @@ class LocalStream:
         if batch.num_rows:
             self._last_batch = clock.time()
 
-    def _set_aside(self, name: str, error: str) -> None:
-        logger.warning("query %r is set aside: %s", name, error)
+    def _suspend(self, name: str, error: str) -> None:
+        logger.warning("query %r is suspended: %s", name, error)
         query = next(query for query in self.monitor.queries if query.name == name)
         self.monitor.unregister(name)
-        self._aside[name] = (query, error)
+        self._suspended[name] = (query, error)
 
     # Queries that come and go.
 
     def _check(self, queries: Sequence[Query]) -> None:
-        known = {*(query.name for query in self.monitor.queries), *self._aside}
-        for query in queries:
-            if query.name in known:
-                msg = f"there is already a query named {query.name!r}; names are unique: choose another"
-                raise QueryError(msg)
-            known.add(query.name)
+        check_names(queries, [*self.monitor.statuses(), *self._suspended])
         used_columns(queries, self.source, self.schema)
         self.limits.check(queries, self.monitor.queries)
 
@@ -173,9 +167,8 @@ class LocalStream:
     def unregister(self, name: str) -> None:
         """Stop serving a query."""
         with self._lock:
-            if self._aside.pop(name, None) is None:
+            if self._suspended.pop(name, None) is None:
                 self.monitor.unregister(name)
-            self._paused.discard(name)
             self._unread = deque((answer for answer in self._unread if answer.query != name), UNREAD)
             self._changed = True
 
@@ -183,14 +176,12 @@ class LocalStream:
         """Stop showing a query's answers; what its windows need is kept."""
         with self._lock:
             self.monitor.pause(name)
-            self._paused.add(name)
             self._changed = True
 
     def resume(self, name: str) -> None:
         """Show a paused query's answers again, from its next window on."""
         with self._lock:
             self.monitor.resume(name)
-            self._paused.discard(name)
             self._changed = True
 
     # Looking at it.
@@ -208,13 +199,11 @@ class LocalStream:
             self._changed = False
             answers = [self._standing(answer) for answer in self._unread]
             self._unread.clear()
-            listed = [
-                {"name": q.name, "state": "paused" if q.name in self._paused else "active", "query": q.as_dict()}
-                for q in self.monitor.queries
-            ]
+            states = self.monitor.statuses()
+            listed = [{"name": q.name, "state": states[q.name], "query": q.as_dict()} for q in self.monitor.queries]
             listed += [
-                {"name": name, "state": "set aside", "query": query.as_dict(), "error": error}
-                for name, (query, error) in self._aside.items()
+                {"name": name, "state": "suspended", "query": query.as_dict(), "error": error}
+                for name, (query, error) in self._suspended.items()
             ]
             durations = list(self._durations)
             self._durations.clear()

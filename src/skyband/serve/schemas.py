@@ -41,7 +41,7 @@ class Healthy(BaseModel):
 
 
 class Entry(BaseModel):
-    """A query, and how it stands: active, paused, waiting (for history), pending, or set aside with an error."""
+    """A query, and how it stands: active, paused, waiting (for history), pending, or suspended with an error."""
 
     name: str
     state: str

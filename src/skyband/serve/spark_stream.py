@@ -102,7 +102,7 @@ class SparkStream:
         if isinstance(self.control, Handle):
             for entry in self.control.recentProgress:
                 if entry["skyband"] and entry["batchId"] > self._counted:
-                    self._rows += entry["numInputRows"] // entry["skyband"].get("passes", 1)
+                    self._rows += entry["numInputRows"] // entry["skyband"].get("scans", 1)
                     self._durations.append(entry["durationMs"]["triggerExecution"] / 1_000)
                     self._counted = entry["batchId"]
 
@@ -134,8 +134,9 @@ class SparkStream:
         return StreamStats(
             self._running(), status.get("batch", -1), self._rows if isinstance(self.control, Handle) else None,
             totals.get("late", 0), totals.get("partlyLate", 0), totals.get("rejected", 0),
-            last.get("kept") or 0, last.get("bound") or 0, mark and _moment(mark), self.control.checkpoint.shown_at(),
-            totals.get("ahead", 0), status.get("degraded"), self.control.observer.heard,
+            last.get("kept") or 0, last.get("keptLimit") or 0, mark and _moment(mark),
+            self.control.checkpoint.shown_at(), totals.get("ahead", 0), status.get("degraded"),
+            self.control.observer.heard,
         )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ from skyband.files.durable import Folder
 
 FORMAT = 3
 KEPT_STATES = 4
-COMMANDS = ("add", "change", "remove", "pause", "resume", "set aside")
+COMMANDS = ("add", "change", "remove", "pause", "resume", "suspend")
 FIXED = {
     "time": "the time column",
     "id": "the id column",
@@ -55,7 +55,7 @@ class State:
     monitor: bytes
     applied: int = 0
     declared: list[dict[str, Any]] = field(default_factory=list)
-    aside: dict[str, dict[str, Any]] = field(default_factory=dict)
+    suspended: dict[str, dict[str, Any]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     trial: dict[str, int] = field(default_factory=dict)
 
@@ -203,7 +203,7 @@ class Checkpoint:
         """Write the state after a batch, and remove old ones; return how many bytes it has."""
         meta = {
             "batch": batch, "stream": self.identity["stream"], "previous": self._digest(batch - 1),
-            "applied": state.applied, "declared": state.declared, "aside": state.aside,
+            "applied": state.applied, "declared": state.declared, "suspended": state.suspended,
             "refused": state.refused, "trial": state.trial,
         }  # fmt: skip
         blob = snapshot.encode(meta, {"monitor": pa.table({"bytes": pa.array([state.monitor], pa.large_binary())})}, [])
@@ -246,7 +246,7 @@ class Checkpoint:
             msg = f"state of batch {batch} in {str(self.folder)!r}: {error}"
             raise SnapshotError(msg) from None
         return State(
-            tables["monitor"]["bytes"][0].as_py(), meta["applied"], meta["declared"], meta["aside"],
+            tables["monitor"]["bytes"][0].as_py(), meta["applied"], meta["declared"], meta["suspended"],
             meta["refused"], meta["trial"],
         )  # fmt: skip
 
@@ -303,9 +303,9 @@ class Checkpoint:
         msg = f"it is {json.dumps(found)[:100]}; a command has 'do' ({', '.join(COMMANDS)}) and a 'name' or a 'query'"
         return {"do": "nothing", "number": number, "error": msg}
 
-    def set_aside_since(self, command: int) -> set[str]:
-        """Return the queries that someone has asked to set aside after a command."""
-        return {one["name"] for one in self.commands(after=command) if one["do"] == "set aside"}
+    def suspended_since(self, command: int) -> set[str]:
+        """Return the queries that someone has asked to suspend after a command."""
+        return {one["name"] for one in self.commands(after=command) if one["do"] == "suspend"}
 
     def _last_command(self) -> int:
         return (_numbers(self.root / "commands") or [0])[-1]

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from skyband.engine.limits import WindowLimits
 from skyband.engine.monitor import Monitor
-from skyband.engine.schema import used_columns
+from skyband.engine.schema import check_names, used_columns
 from skyband.errors import InputError, QueryError, SkybandError
 from skyband.events.batch import StreamColumns
 from skyband.events.keys import is_text
@@ -65,7 +65,7 @@ def query_of(given: dict[str, Any]) -> Query:
 
 
 def _readable(given: Iterable[dict[str, Any]]) -> list[Query]:
-    """Return those of some queries that can be read; the others will be set aside when their turn comes."""
+    """Return those of some queries that can be read; the others will be suspended when their turn comes."""
     found = []
     for one in given:
         with suppress(SkybandError):
@@ -100,15 +100,11 @@ class Control:
         """Refuse queries that cannot be served beside those there are."""
         self._changes()
         listed, schema = self.queries, self.checkpoint.schema()
-        names = {entry["name"] for entry in listed}
-        others = _readable(entry["query"] for entry in listed if entry["state"] != "set aside")
+        check_names(queries, [entry["name"] for entry in listed])
+        others = _readable(entry["query"] for entry in listed if entry["state"] != "suspended")
         before = list(others)
         for query in queries:
-            if query.name in names:
-                msg = f"there is already a query named {query.name!r}; names are unique: choose another"
-                raise QueryError(msg)
             check(query, others, self.source, schema, self.checkpoint.services())
-            names.add(query.name)
             others.append(query)
         WindowLimits(**self.checkpoint.limits()).check(queries, before)
 
@@ -127,16 +123,16 @@ class Control:
         self._submit("pause", name)
 
     def resume(self, name: str) -> None:
-        """Show a paused query's answers again, from its next window on, or serve one that was set aside."""
+        """Show a paused query's answers again, from its next window on, or serve one that was suspended."""
         self._submit("resume", name)
 
-    def set_aside(self, name: str) -> None:
+    def suspend(self, name: str) -> None:
         """Stop serving a query, but keep it: `resume` serves it again.
 
         Other changes wait for the next batch. This one also counts for a batch that is under way or begins again: where
         a query hangs or ends the stream, the batch is tried again without it.
         """
-        self._submit("set aside", name)
+        self._submit("suspend", name)
 
     def _submit(self, what: str, name: str) -> None:
         self._changes()
@@ -158,7 +154,7 @@ class Control:
 
     @property
     def queries(self) -> list[dict[str, Any]]:
-        """The queries: `name`, `state` ("active", "paused", "waiting" for history, "pending", "set aside"), `query`.
+        """The queries: `name`, `state` ("active", "paused", "waiting" for history, "pending", "suspended"), `query`.
 
         Where something went wrong there is an `error`; where there was an answer, its `latest` window; where a
         pause or resume waits for the next batch, it is `pending`.
@@ -237,7 +233,7 @@ class Control:
 
     @property
     def progress(self) -> list[dict[str, Any]]:
-        """What the last batches took: survivors, re-reads, seconds by phase, state; oldest first."""
+        """What the last batches took: candidate rows, rereads, milliseconds by phase, state; oldest first."""
         return list(self.checkpoint.status().get("progress", []))
 
     def explain(self) -> str:
@@ -253,7 +249,7 @@ class Control:
             return "nothing has been read yet"
         nobody = dict.fromkeys(self.checkpoint.services(), Remote(lambda _: {}))  # to look on, none need be asked
         monitor = Monitor.restore(self.checkpoint.load(states[-1]).monitor, services=nobody)
-        return "\n\n".join([monitor.explain(), *_reduction(len(monitor.rankings))])
+        return "\n\n".join([monitor.explain(), *_reduction(len(monitor.ranking_plans()))])
 
 
 def _reduction(rankings: int) -> list[str]:

@@ -11,7 +11,7 @@ from skyband.errors import InputError
 from skyband.spark.checkpoint import Checkpoint
 from skyband.spark.control import Control
 from skyband.spark.heartbeat import Heartbeat
-from skyband.spark.loop import StreamSpec
+from skyband.spark.stream import StreamSpec
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
@@ -22,6 +22,7 @@ class Running:
 
     query: StreamingQuery
     checkpoint: Checkpoint
+    _heartbeat: Heartbeat
 
     @property
     def id(self) -> str:
@@ -74,6 +75,22 @@ class Running:
         """Wait until everything that is there now has been read."""
         self.query.processAllAvailable()
 
+    def stop(self) -> None:
+        """End the stream; started again with its checkpoint it goes on."""
+        self.query.stop()
+        self._ended()
+
+    def _ended(self) -> None:
+        self._heartbeat.stop()
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802 - Spark's word
+        """Wait until the stream ends; raises what ended it."""
+        try:
+            return self.query.awaitTermination(timeout)  # type: ignore[no-any-return]
+        finally:
+            if not self.query.isActive:
+                self._ended()
+
 
 class Handle(Running, Control):
     """A stream that answers queries.
@@ -95,23 +112,10 @@ class Handle(Running, Control):
         self.stream = stream
         self._heartbeat = Heartbeat(stream.checkpoint, query)
 
-    def stop(self) -> None:
-        """End the stream; started again with its checkpoint it goes on."""
-        self.query.stop()
-        self._ended()
-
     def _ended(self) -> None:
         for feed in self.stream.feeds.values():
             feed.stop()
-        self._heartbeat.stop()
-
-    def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802 - Spark's word
-        """Wait until the stream ends; raises what ended it."""
-        try:
-            return self.query.awaitTermination(timeout)  # type: ignore[no-any-return]
-        finally:
-            if not self.query.isActive:
-                self._ended()
+        super()._ended()
 
     def finish(self) -> Answers:
         """Return the answers of all windows that are still open, as if the input had ended; changes nothing.

@@ -17,7 +17,7 @@ History = Callable[["SparkSession", datetime, datetime], "DataFrame"]
 
 
 def as_history(given: object) -> History | None:
-    """Return the past that is meant: a batch DataFrame, or a function that reads a stretch of it."""
+    """Return the past that is meant: a batch DataFrame, or a function that reads an interval of it."""
     if given is None:
         return None
     if getattr(given, "isStreaming", False):

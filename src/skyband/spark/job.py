@@ -150,7 +150,7 @@ class _Run:
         for entry in handle.queries:
             if entry["name"] not in ours:
                 more.append(Query.from_dict(entry["query"]))
-            elif entry["state"] == "set aside":
+            elif entry["state"] == "suspended":
                 msg = f"query {entry['name']!r}: {entry['error']}"
                 raise InputError(msg)
         return [*self.job.queries, *more]
@@ -204,13 +204,13 @@ class Tally:
         self.batches |= {entry["batchId"]: entry for entry in handle.recentProgress if entry["skyband"]}
         found, report = self.batches.values(), self.report
         ours = [entry["skyband"] for entry in found]
-        report.rows = sum(_rows(entry) // entry["skyband"]["passes"] for entry in found)
+        report.rows = sum(_rows(entry) // entry["skyband"]["scans"] for entry in found)
         report.late, report.partly_late = sum(e["late"] for e in ours), sum(e["partlyLate"] for e in ours)
         report.rejected, report.answers = sum(e["rejected"] for e in ours), sum(e["answers"] for e in ours)
         report.ahead = sum(e["ahead"] for e in ours)
-        report.seconds = sum(e["seconds"]["all"] for e in ours)
+        report.seconds = sum(e["durationMs"]["total"] for e in ours) / 1_000
         for entry in ours:
-            report.keep(entry["kept"], entry["bound"])
+            report.keep(entry["kept"], entry["keptLimit"])
 
 
 @contextmanager

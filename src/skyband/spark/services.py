@@ -99,7 +99,7 @@ class Changes:
         self._lock = threading.Lock()
         self._latest: dict[Id, tuple[Any, float | None]] = {}
         self._news: set[Id] = set()
-        self._told: tuple[int, set[Id]] = (-1, set())
+        self._drained: tuple[int, set[Id]] = (-1, set())
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._query: StreamingQuery | None = None
 
@@ -131,12 +131,12 @@ class Changes:
                     self._news.add(row[name])
 
     def drain(self, batch: int) -> dict[Id, float | None]:
-        """Return what is new since the batch before; a batch that is handled again is told all of it again."""
+        """Return what is new since the batch before; a batch that is handled again gets all of it again."""
         with self._lock:
-            before, told = self._told
-            told = self._news | (told if before == batch else set())
-            self._told, self._news = (batch, told), set()
-            return {name: self._latest[name][1] for name in told}
+            before, drained = self._drained
+            drained = self._news | (drained if before == batch else set())
+            self._drained, self._news = (batch, drained), set()
+            return {name: self._latest[name][1] for name in drained}
 
     def fetch(self, ids: Sequence[Id]) -> Mapping[Any, Any]:
         """Return the latest values, for those who ask nevertheless; ids that never changed are not answered."""

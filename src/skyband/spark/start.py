@@ -25,9 +25,11 @@ from skyband.spark.checkpoint import Checkpoint
 from skyband.spark.control import check
 from skyband.spark.handle import Handle
 from skyband.spark.history import History, as_history
-from skyband.spark.loop import MicroBatchLoop, StateStoreLoop, StreamSpec
+from skyband.spark.loop import MicroBatchLoop
+from skyband.spark.monitor_job import MonitorJob
 from skyband.spark.sinks import Files, as_sink
-from skyband.spark.state_store import Plan, answers_of
+from skyband.spark.state_store import Plan, StateStoreJob, answers_of
+from skyband.spark.stream import StreamJob, StreamSpec
 from skyband.times import SECOND, Duration, not_negative
 
 if TYPE_CHECKING:
@@ -106,7 +108,7 @@ def start(
         numbers (whole numbers without a `time_unit`) there are no seconds, so neither limit holds.
     trial_budget
         How long a batch may take while a query is new that came after the start: a query with which it takes longer,
-        or fails, is set aside with the reason, and the batch is tried again without it. None: as long as it likes.
+        or fails, is suspended with the reason, and the batch is tried again without it. None: as long as it likes.
     name
         The name that Spark shows.
 
@@ -143,10 +145,10 @@ def start(
     if placement not in ("driver", "executors"):
         msg = f"placement is {placement!r}; use 'driver' or 'executors'"
         raise InputError(msg)
-    handler: MicroBatchLoop | StateStoreLoop = MicroBatchLoop(stream, listed)
+    job: StreamJob = MonitorJob(stream, listed)
     if placement == "executors":
         df, plan = _on_executors(df, listed, stream)
-        handler = StateStoreLoop(stream, listed, plan)
+        job = StateStoreJob(stream, plan)
     writer = writer_of(df, trigger, name, folder)
     identity = {
         "time": time, "id": id, "time_unit": time_unit, "id_type": str(schema.field(id).type),
@@ -155,7 +157,7 @@ def start(
     folder.open(identity, schema, [query.as_dict() for query in listed], list(stream.services), asdict(stream.limits))
     for feed in stream.feeds.values():
         feed.start()
-    return Handle(writer.foreachBatch(handler).start(), stream)
+    return Handle(writer.foreachBatch(MicroBatchLoop(stream, job)).start(), stream)
 
 
 def _seconds(trial_budget: Duration | None) -> float | None:

@@ -35,6 +35,10 @@ from skyband.events.batch import EventBatch, StreamColumns
 from skyband.expressions import Expression
 from skyband.queries.query import Query
 from skyband.spark import columns
+from skyband.spark.checkpoint import State
+from skyband.spark.reducers.base import BatchProgress
+from skyband.spark.reducers.candidates import ROWS_AT_ONCE, gathered
+from skyband.spark.stream import StreamJob, StreamSpec, moment_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -42,9 +46,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import TimerValues
 
 BUCKETS = 64
-COUNTED, HELD = ("late", "partlyLate", "rejected", "ahead"), ("kept", "bound", "stateBytes")
+COUNTED, HELD = ("late", "partlyLate", "rejected", "ahead"), ("kept", "keptLimit", "stateBytes")
 """What buckets count of the rows that come in, and of what they hold; a visit says by how much it changed."""
-ROWS_AT_ONCE = 1 << 18
 _BUCKET = "bucket of the partition"
 _NOT_AFTER = "latest time that may be"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -114,8 +117,8 @@ def answers_of(
         answers=_answer_schema(queries, source, algorithm, schema),
     )
     plan.monitor()  # refuses here what each executor would refuse
-    told = ("watermark", "rows", "notAfter", "aheadAt")
-    visit = f"answers BINARY, {', '.join(f'{name} BIGINT' for name in told + COUNTED + HELD)}"
+    seen = ("watermark", "rows", "notAfter", "aheadAt")
+    visit = f"answers BINARY, {', '.join(f'{name} BIGINT' for name in seen + COUNTED + HELD)}"
     numbered = view.toDF(*map(str, range(len(plan.names))))  # names of expressions may have dots in them
     packed = numbered.mapInArrow(plan.pack, "bucket INT, newest TIMESTAMP, not_after BIGINT, rows BINARY")
     answered = (
@@ -225,14 +228,8 @@ class Plan:
 
     def pack(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Deal rows out to buckets: each bucket gets its own as one binary value."""
-        held: list[pa.RecordBatch] = []
-        for batch in batches:
-            held.append(batch.rename_columns(self.names))
-            if sum(part.num_rows for part in held) >= ROWS_AT_ONCE:
-                yield self._packed(pa.Table.from_batches(held))
-                held = []
-        if held:
-            yield self._packed(pa.Table.from_batches(held))
+        for batch in gathered(batches, ROWS_AT_ONCE):
+            yield self._packed(pa.Table.from_batches([batch.rename_columns(self.names)]))
 
     def _packed(self, table: pa.Table) -> pa.RecordBatch:
         bucket = table[_BUCKET].to_numpy()
@@ -281,7 +278,7 @@ class Plan:
 
     def _columns(self, monitor: Monitor) -> pa.Schema:
         """Return the columns of the rows, and those that only queries of the past wanted to carry."""
-        carried = {name for group in monitor.rankings for name in group.intake.select} - set(self.rows.names)
+        carried = {name for ranking in monitor.ranking_plans() for name in ranking.select} - set(self.rows.names)
         assert monitor.schema is not None
         return pa.schema([*self.rows, *(field for field in monitor.schema if field.name in carried)])
 
@@ -294,6 +291,71 @@ class Plan:
         monitor.push(rows.combine_chunks(), not_after=not_after)
         ahead = None if not_after is None else ahead_time(rows, self.source, not_after)
         return {"rows": rows.num_rows, "notAfter": not_after, "aheadAt": ahead}
+
+
+class StateStoreJob(StreamJob):
+    """Writes the answers that executors made, and shows the latest; Spark keeps the state.
+
+    Parameters
+    ----------
+    spec
+        What the stream is.
+    plan
+        What executors serve, and how to read what they send.
+    """
+
+    durable = False
+    outcome: Outcome
+
+    def __init__(self, spec: StreamSpec, plan: Plan) -> None:
+        super().__init__(spec)
+        self.plan = plan
+
+    def resume(self, state: State | None) -> None:
+        """Spark keeps the state."""
+
+    def reduce(self, df: DataFrame, progress: BatchProgress) -> None:
+        """Collect what the executors say of the batch."""
+        with progress.phase("scan"):
+            self.outcome = found = self.plan.outcome(df.toArrow())
+        progress.input_rows, progress.ahead = found.rows, found.changes["ahead"]
+        progress.not_after, progress.ahead_at = found.not_after, found.ahead_at
+
+    def advance(self, df: DataFrame, batch_id: int, progress: BatchProgress) -> pa.Table | None:  # noqa: ARG002 - executors did
+        """Return the answers, and show the latest."""
+        table = self.outcome.answers
+        if table.num_rows:
+            ends = table.group_by("query").aggregate([("window_end", "max")])
+            last = table.join(ends, ["query", "window_end"], ["query", "window_end_max"], "left semi")
+            of_window = [("window_start", "max"), ("window_end", "max"), ("rank", "count"), ("exact", "min")]
+            windows = {
+                row["query"]: {
+                    "window_start": str(row["window_start_max"]), "window_end": str(row["window_end_max"]),
+                    "rows": row["rank_count"], "exact": row["exact_min"], "why": None,
+                }
+                for row in last.group_by("query").aggregate(of_window).to_pylist()
+            }  # fmt: skip
+            self.shown.note(windows, last)
+        return table
+
+    def report(self, batch_id: int, progress: BatchProgress) -> dict[str, Any]:  # noqa: ARG002 - for others
+        """Return the batch's progress after that of the ones before, and add up the totals.
+
+        Executors say by how much each number changed. What is kept is not known where the status was lost.
+        """
+        shown, changes, mark = self.shown, self.outcome.changes, self.outcome.watermark
+        earlier = [entry for entry in shown.progress if entry["batchId"] < batch_id]
+        again: dict[str, Any] = next((entry for entry in shown.progress if entry["batchId"] == batch_id), {})
+        before = earlier[-1] if earlier else dict.fromkeys(HELD, 0) if batch_id == 0 else {}
+        counted = {name: changes[name] for name in COUNTED}
+        held = {name: None if before.get(name) is None else before[name] + changes[name] for name in HELD}
+        shown.totals = {n: shown.totals.get(n, 0) - again.get(n, 0) + count for n, count in counted.items()}
+        moved = before.get("watermark") if mark is None else moment_of(mark).isoformat()
+        return {**counted, "answerRows": self.outcome.answers.num_rows, **held, "watermark": moved}
+
+    def queries(self) -> list[dict[str, Any]]:
+        """List the queries; all are served."""
+        return [{"name": q.name, "state": "active", "query": q.as_dict()} for q in self.plan.queries]
 
 
 class _Buckets:
@@ -345,14 +407,14 @@ class _Buckets:
         if known:
             self._take_over(monitor)
         answers = monitor.advance(_microseconds(now))
-        told = plan.push(monitor, batches, not_after) if batches else {}
-        ends = [schedule.first_end_after(now * 1_000) for group in monitor.rankings for schedule in group.schedules]
-        self.head.update((plan.layout, plan.version, -(-min(ends) // 1_000) if now else 1, now))
+        seen = plan.push(monitor, batches, not_after) if batches else {}
+        end = monitor.next_end(now * 1_000) or 0
+        self.head.update((plan.layout, plan.version, -(-end // 1_000) if now else 1, now))
         stored = monitor.snapshot()
         self.snapshot.update((stored,))
         after, table = _counts(monitor, stored), fit(answers, plan.answers)
         packed = _bytes(_batch(table)) if table.num_rows else None
-        return _row(packed, now, {name: after[name] - before[name] for name in after}, told)
+        return _row(packed, now, {name: after[name] - before[name] for name in after}, seen)
 
     def _load(self, stored: bytes) -> Monitor:
         layout, *_ = self.head.get()
@@ -373,12 +435,12 @@ class _Buckets:
             self.plan.take_over(monitor)
 
 
-def _row(answers: bytes | None, watermark: int, changes: dict[str, int], told: Mapping[str, Any] | None = None) -> Row:
+def _row(answers: bytes | None, watermark: int, changes: dict[str, int], seen: Mapping[str, Any] | None = None) -> Row:
     """Return what a visit brought, in the columns that the stream has."""
     from pyspark.sql import Row
 
     nothing = {"rows": 0, "notAfter": None, "aheadAt": None}
-    return Row(answers=answers, watermark=watermark or None, **{**nothing, **(told or {})}, **changes)
+    return Row(answers=answers, watermark=watermark or None, **{**nothing, **(seen or {})}, **changes)
 
 
 def _counts(monitor: Monitor, stored: bytes) -> dict[str, int]:

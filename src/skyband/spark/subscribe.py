@@ -1,4 +1,4 @@
-"""Subscriptions on Spark: executors leave out what nobody can want, the driver follows the rest.
+"""Subscriptions on Spark: executors leave out what nobody can want, the driver takes in the rest.
 
 In each micro-batch the executors get the scoring functions of all subscriptions and the costs of their best so far, as
 data. They look at their rows in Arrow batches, and let through those that may be among somebody's best now or
@@ -13,27 +13,25 @@ from __future__ import annotations
 
 import logging
 import os
-import time as clock
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from skyband.answers.answer import Row
 from skyband.engine.subscriptions import Subscriptions
-from skyband.events.ahead import ahead_time, doubt
-from skyband.events.batch import StreamColumns, TimeUnit
+from skyband.events.batch import TimeUnit
 from skyband.queries.subscription import Subscription
 from skyband.spark import columns
 from skyband.spark.checkpoint import Checkpoint, State
 from skyband.spark.handle import Running
 from skyband.spark.heartbeat import Heartbeat
-from skyband.spark.loop import not_after
-from skyband.spark.reducers.subscriptions import SubscriptionPrefilter, in_order
-from skyband.spark.sinks import Sink, as_sink
-from skyband.spark.sinks.base import deliver
+from skyband.spark.loop import MicroBatchLoop
+from skyband.spark.reducers.base import BatchProgress
+from skyband.spark.reducers.subscriptions import SubscriptionReducer
+from skyband.spark.sinks import as_sink
 from skyband.spark.start import checkpoint_folder, stream_of, writer_of
+from skyband.spark.stream import StreamJob, StreamSpec
 from skyband.times import Duration, not_negative
 
 if TYPE_CHECKING:
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 logger = logging.getLogger(__name__)
-RECENT = 100
 
 
 def subscribe(
@@ -104,118 +101,84 @@ def subscribe(
         "algorithm": algorithm, "placement": "subscriptions",
     }  # fmt: skip
     folder.open(identity, schema, [one.as_dict() for one in listed])
-    follower = SubscriptionLoop(folder, source, fresh.snapshot(), tuple(select), as_sink(sink), ahead)
-    return SubscriptionHandle(writer.foreachBatch(follower).start(), folder)
+    spec = StreamSpec(source, schema, None, algorithm, folder, as_sink(sink), ahead=ahead)
+    loop = MicroBatchLoop(spec, SubscriptionJob(spec, fresh.snapshot()))
+    return SubscriptionHandle(writer.foreachBatch(loop).start(), folder)
 
 
-@dataclass
-class SubscriptionLoop:
-    """Handles the micro-batches; given to ``foreachBatch``, so it can be pickled before its first call."""
+class SubscriptionJob(StreamJob):
+    """Takes batches into subscriptions, and writes their notices.
 
-    checkpoint: Checkpoint
-    source: StreamColumns
-    fresh: bytes
-    select: tuple[str, ...]
-    sink: Sink | None
-    ahead: int | None = None
-    _at: int | None = None
-    _live: Subscriptions | None = None
-    _applied: int = 0
+    Parameters
+    ----------
+    spec
+        What the stream is.
+    fresh
+        The subscriptions that it was started with, as a snapshot without events.
+    """
 
-    def __call__(self, df: DataFrame, batch_id: int) -> None:
-        """Handle one batch, or handle it again."""
-        Heartbeat.ensure(self.checkpoint)
-        began = clock.perf_counter()
-        following = self._live if self._at == batch_id - 1 else None
-        self._at = None  # what is in memory is good again only when this batch is done
-        if following is None:
-            following = self._load(batch_id)
-        plan = self.checkpoint.plan(batch_id, not_after=not_after(self.ahead))
-        upto, limit = plan["commands"], plan.get("not_after")
-        for command in self.checkpoint.commands(self._applied, upto):
-            _apply(following, command)
-        scanned = clock.perf_counter()
-        table = self._survivors(df, following, limit)
-        pushed = clock.perf_counter()
-        before = following.stats()
-        notices = following.push(table, not_after=limit)
-        written = clock.perf_counter()
-        if len(notices):
-            deliver(self.sink, notices.table(), batch_id, df.sparkSession)
-        declared = [{"name": name} for name in self._declared()]
-        size = self.checkpoint.save(batch_id, State(following.snapshot(), upto, declared))
-        after = following.stats()
-        self._show(batch_id, {
-            "batchId": batch_id, "survivors": table.num_rows, "notices": len(notices),
-            "rejected": after.rejected - before.rejected, "ahead": after.ahead - before.ahead,
-            "late": after.late - before.late, "kept": after.kept,
-            "stateBytes": size, "seconds": {
-                "scan": pushed - scanned, "push": written - pushed, "all": clock.perf_counter() - began,
-            },
-        }, self._doubt(df, table, after.ahead - before.ahead, limit))  # fmt: skip
-        self._live, self._at, self._applied = following, batch_id, upto
+    subscriptions: Subscriptions
 
-    def _load(self, batch_id: int) -> Subscriptions:
+    def __init__(self, spec: StreamSpec, fresh: bytes) -> None:
+        super().__init__(spec)
+        self.fresh, self.reducer = fresh, SubscriptionReducer()
+
+    def resume(self, state: State | None) -> None:
         """Take up the state after the batch before, with those of the list that it does not know."""
-        state = self.checkpoint.before(batch_id)
-        if state is None:
-            self._applied = 0
-            return Subscriptions.restore(self.fresh)
-        self._applied = state.applied
-        following = Subscriptions.restore(state.monitor)
-        known = {*following.subscriptions, *(given["name"] for given in state.declared)}
-        following.add(*(one for one in self._declared().values() if one.name not in known))
-        return following
+        declared = Subscriptions.restore(self.fresh)
+        self.state, self.subscriptions = State(b""), declared
+        if state is not None:
+            self.state, self.subscriptions = state, Subscriptions.restore(state.monitor)
+            known = {*self.subscriptions.subscriptions, *(given["name"] for given in state.declared)}
+            self.subscriptions.add(*(one for one in declared.subscriptions.values() if one.name not in known))
+        self.state.declared = [{"name": name} for name in declared.subscriptions]
 
-    def _declared(self) -> dict[str, Subscription]:
-        return Subscriptions.restore(self.fresh).subscriptions
+    def apply(self, command: dict[str, Any], suspended: Mapping[str, Any]) -> None:  # noqa: ARG002 - none are
+        """Do what was asked for."""
+        _apply(self.subscriptions, command)
 
-    def _survivors(self, df: DataFrame, following: Subscriptions, limit: int | None) -> pa.Table:
-        """Let the executors leave out what nobody can want; return the rest in order of time and id."""
-        survivors = SubscriptionPrefilter(following, limit)
+    def reduce(self, df: DataFrame, progress: BatchProgress) -> None:
+        """Take the batch in."""
+        self._before = self.subscriptions.stats()
+        self.reducer.reduce(df, self.subscriptions, progress)
 
-        def leave_out(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                yield batch.filter(pa.array(survivors.mask(batch.cast(columns.in_utc(batch.schema)))))
+    def advance(self, df: DataFrame, batch_id: int, progress: BatchProgress) -> pa.Table | None:  # noqa: ARG002 - it is done
+        """Return the notices that the batch gave."""
+        (notices,) = progress.answers
+        return notices.table() if len(notices) else None
 
-        table = (df if survivors.everything else df.mapInArrow(leave_out, df.schema)).toArrow()
-        table = table.cast(columns.in_utc(table.schema))
-        return table.take(in_order(table, self.source))
+    def snapshot(self) -> bytes:
+        """Return the subscriptions after the batch."""
+        return self.subscriptions.snapshot()
 
-    def _doubt(self, df: DataFrame, table: pa.Table, ahead: int, limit: int | None) -> str | None:
-        """Say whether most of a batch is ahead of the clock; only where it may be are all its rows counted."""
-        if limit is None or 2 * ahead <= table.num_rows:
-            return None
-        example = ahead_time(table, self.source, limit)
-        return doubt(df.count(), ahead, example, limit, self.source, table.schema)
-
-    def _show(self, batch_id: int, entry: dict[str, Any], degraded: str | None) -> None:
-        status = self.checkpoint.status()
-        progress = [old for old in status.get("progress", []) if old["batchId"] < batch_id]
-        shown = {"batch": batch_id, "progress": [*progress[-RECENT + 1 :], entry], "degraded": degraded}
-        self.checkpoint.show(shown, None)
+    def report(self, batch_id: int, progress: BatchProgress) -> dict[str, Any]:  # noqa: ARG002 - for others
+        """Return the batch's progress."""
+        stats, before = self.subscriptions.stats(), self._before
+        counted = {name: getattr(stats, name) - getattr(before, name) for name in ("rejected", "ahead", "late")}
+        notices = sum(map(len, progress.answers))
+        return {"candidateRows": progress.candidate_rows, "notices": notices, **counted, "kept": stats.kept}
 
 
-def _apply(following: Subscriptions, command: dict[str, Any]) -> None:
+def _apply(subscriptions: Subscriptions, command: dict[str, Any]) -> None:
     """Do what was asked for; what no longer fits was overtaken by another command, and what cannot be read is left out.
 
     Whoever wrote the command must not be able to stop the stream.
     """
-    known = following.subscriptions
+    known = subscriptions.subscriptions
     if command["do"] == "nothing":
         logger.warning("command %s is left out: %s", command["number"], command["error"])
         return
     try:
         if command["do"] == "add" and command["subscription"]["name"] not in known:
-            following.add(Subscription.from_dict(command["subscription"]))
+            subscriptions.add(Subscription.from_dict(command["subscription"]))
         elif command["do"] == "remove" and command["name"] in known:
-            following.remove(command["name"])
+            subscriptions.remove(command["name"])
     except Exception as error:
         logger.warning("a command is left out, since it cannot be followed (%r): %s", error, command)
 
 
 class SubscriptionHandle(Running):
-    """A stream that follows subscriptions: StreamingQuery's words, and those for subscriptions that come and go.
+    """A stream that serves subscriptions: StreamingQuery's words, and those for subscriptions that come and go.
 
     Parameters
     ----------
@@ -231,54 +194,40 @@ class SubscriptionHandle(Running):
 
     def add(self, *subscriptions: Subscription) -> None:
         """Let subscriptions see what comes from the next micro-batch on."""
-        following = self._following()
-        following.add(*subscriptions)  # refuses what cannot be
+        self._current().add(*subscriptions)  # refuses what cannot be
         for one in subscriptions:
             self.checkpoint.submit({"do": "add", "subscription": one.as_dict()})
 
     def remove(self, *names: str) -> None:
         """End subscriptions before the next micro-batch."""
-        self._following().remove(*names)
+        self._current().remove(*names)
         for name in names:
             self.checkpoint.submit({"do": "remove", "name": name})
 
     @property
     def subscriptions(self) -> dict[str, Subscription]:
         """The subscriptions by name, with what was asked for and is not done yet."""
-        return self._following().subscriptions
+        return self._current().subscriptions
 
     def top(self, name: str) -> list[Row]:
         """Return the best events of a subscription after the last micro-batch, best first."""
-        return self._following().top(name)
+        return self._current().top(name)
 
-    def _following(self) -> Subscriptions:
+    def _current(self) -> Subscriptions:
         """Return the subscriptions as they were after the last micro-batch, and as they were asked for since."""
         states = self.checkpoint.states()
         if states:
             state = self.checkpoint.load(states[-1])
-            following = Subscriptions.restore(state.monitor)
+            found = Subscriptions.restore(state.monitor)
         else:
             state = State(b"")
             identity = self.checkpoint.identity
-            following = Subscriptions(
+            found = Subscriptions(
                 [Subscription.from_dict(given) for given in self.checkpoint.declared()],
                 algorithm=identity["algorithm"], time=identity["time"], id=identity["id"],
                 time_unit=identity["time_unit"],
             )  # fmt: skip
-            following.declare(columns.in_utc(self.checkpoint.schema()))
+            found.declare(columns.in_utc(self.checkpoint.schema()))
         for command in self.checkpoint.commands(state.applied):
-            _apply(following, command)
-        return following
-
-    def stop(self) -> None:
-        """End the stream; started again with its checkpoint it goes on."""
-        self.query.stop()
-        self._heartbeat.stop()
-
-    def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802 - Spark's word
-        """Wait until the stream ends; raises what ended it."""
-        try:
-            return self.query.awaitTermination(timeout)  # type: ignore[no-any-return]
-        finally:
-            if not self.query.isActive:
-                self._heartbeat.stop()
+            _apply(found, command)
+        return found

@@ -164,7 +164,7 @@ def _events(
 
     if query.where_expression is not None:
         df = df.where(columns.value(query.where_expression, schema))
-    # A cast to text also takes away a collation: ids are told apart, and compared, by their bytes.
+    # A cast to text also takes away a collation: ids are identified, and compared, by their bytes.
     ids = F.col(columns.quoted(source.id)).cast("string" if is_text(schema.field(source.id).type) else "bigint")
     rows = df.select(
         columns.event_time(source, schema).alias("time"),

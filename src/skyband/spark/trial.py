@@ -1,7 +1,7 @@
-"""New queries are on trial: one that breaks a batch, or makes it too slow, is set aside and stops nobody.
+"""New queries are on trial: one that breaks a batch, or makes it too slow, is suspended and stops nobody.
 
 A batch that fails or exceeds its budget while queries are on trial is tried again without the newest half of them,
-until it passes. Whoever was set aside together with others is tried again by itself in a later batch, and so is
+until it passes. Whoever was suspended together with others is tried again by itself in a later batch, and so is
 everybody where the batch was too slow without them as well.
 """
 

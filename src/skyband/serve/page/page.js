@@ -99,7 +99,7 @@ class Board {
     button.textContent = paused ? "▶" : "❚❚";
     button.title = paused ? "Resume" : "Pause";
     button.setAttribute("aria-label", `${button.title} ${name}`);
-    button.hidden = state === "set aside";
+    button.hidden = state === "suspended";
     const removal = $("[data-do=remove]", this.node);
     removal.title = "Remove";
     removal.setAttribute("aria-label", `Remove ${name}`);
@@ -111,7 +111,7 @@ class Board {
     const answer = this.answer;
     let kind = "calm", text = "waiting for a window";
     if (pending) text = `${pending} soon`;
-    else if (state === "set aside") [kind, text] = ["bad", "set aside"];
+    else if (state === "suspended") [kind, text] = ["bad", "suspended"];
     else if (state !== "active") text = state;
     else if (answer && answer.provisional) text = "window still open";
     else if (answer && answer.exact) [kind, text] = ["good", "exact"];

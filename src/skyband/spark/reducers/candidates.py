@@ -29,8 +29,9 @@ ROWS_AT_ONCE = 1 << 18
 
 def used(source: StreamColumns, schema: pa.Schema, monitor: Monitor) -> list[str]:
     """Return the columns that the core needs of a stream to evaluate all rankings by itself."""
-    select = [name for group in monitor.rankings for name in group.intake.select]
-    expressions = columns.expressions_of(group.ranking for group in monitor.rankings)
+    plans = monitor.ranking_plans()
+    select = [name for plan in plans for name in plan.select]
+    expressions = columns.expressions_of(plan.ranking for plan in plans)
     named = [find_column(name, schema).name for e in expressions for name in e.columns]
     return list(dict.fromkeys([source.time, source.id, *select, *named]))
 
@@ -59,11 +60,11 @@ class RankingPrefilter:
 
     def __init__(self, monitor: Monitor, not_after: int | None = None) -> None:
         self.source, self.not_after = monitor.source, not_after
-        self.groups = [(group.ranking, group.emptied()) for group in monitor.rankings]
+        self.rankings = [(plan.ranking, plan.emptied()) for plan in monitor.ranking_plans()]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Leave out of a task's rows what cannot matter; for ``mapInArrow``."""
-        for batch in _gathered(batches, ROWS_AT_ONCE):
+        for batch in gathered(batches, ROWS_AT_ONCE):
             yield batch.filter(pa.array(self.mask(batch.cast(columns.in_utc(batch.schema)))))
 
     def mask(self, batch: pa.RecordBatch) -> BoolArray:
@@ -72,13 +73,12 @@ class RankingPrefilter:
         kept = np.zeros(batch.num_rows, bool) if rows.valid is None else ~rows.valid
         if len(kept):
             kept[np.argmax(np.where(kept, NEVER, rows.time))] = True
-        for ranking, group in self.groups:
-            if group is None:
+        for ranking, part in self.rankings:
+            if part is None:
                 kept |= _passing(ranking, batch)
                 continue
-            group.intake.bind(batch.schema, self.source.id)
             try:
-                kept[group.candidates(rows)] = True
+                kept[part.candidates(rows)] = True
             except SkybandError:  # the monitor will meet it too, and say whose fault it is
                 kept |= _passing(ranking, batch)
         return kept
@@ -91,7 +91,7 @@ def _passing(ranking: Ranking, batch: pa.RecordBatch) -> BoolArray:
     return ranking.where.bind(batch.schema, "filter").mask(batch)
 
 
-def _gathered(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+def gathered(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
     """Put small batches together: what the core does for a batch costs the same for one row and for many."""
     held: list[pa.RecordBatch] = []
     for batch in batches:

@@ -1,6 +1,6 @@
 """The best K of each pane, chosen by Spark: for scores so equal that no threshold tells their events apart.
 
-Later events win ties. So in an ordered stream each of many equal events beats the one before, and all of them reach any
+Later events win ties. So in an ordered stream each of many equal events dominates the one before, and all reach any
 threshold. Where that would send many rows to the driver, Spark ranks them by the full order, within each pane and
 partition, and only the best K come. Each task drops the others before it exchanges any row, while K is below
 ``spark.sql.optimizer.windowGroupLimitThreshold``.
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.engine.ranking import RankingGroup
+from skyband.engine.plans import RankingPlan
 from skyband.order import IntArray
 from skyband.spark.columns import ascending, comparable
 from skyband.spark.reducers.thresholds import MOST_BUCKETS, constant, numbers
@@ -63,18 +63,18 @@ class Contest:
     @classmethod
     def of(
         cls,
-        group: RankingGroup,
+        plan: RankingPlan,
         sql: tuple[str, str, str | None],
         schema: pa.Schema,
         time: str,
         low: int,
         cuts: IntArray,
     ) -> Contest | None:
-        """Return the contest in a group's open panes; None where they cannot be told apart cheaply.
+        """Return the contest in a group's open panes; None where they cannot be numbered cheaply.
 
         Parameters
         ----------
-        group, sql
+        plan, sql
             The group, and its filter, merit and partition as SQL.
         schema, time
             The stream's columns, and its event time as SQL.
@@ -88,13 +88,12 @@ class Contest:
             return None
         where, merit, part = sql
         inside = f"{time} >= {constant(max(low, int(cuts[0])), time)} AND {time} < {constant(int(cuts[-1]), time)}"
-        ties, complete = _ties(group, schema)
-        by = group.intake.bounds.partition_by if group.intake.bounds else None
-        if part is not None and by is not None and by.type == "text":
+        ties, complete = _ties(plan, schema)
+        if part is not None and plan.partition_type == "text":
             part = f"cast({part} AS BINARY)"  # by its bytes: a collation may take other texts for equal
-        distinct = group.ranking.distinct == "best"
+        distinct = plan.ranking.distinct == "best"
         # Adding 0 makes one zero of the two.
-        return cls(where, f"({merit} + 0D)", part or "0", time, inside, pane, ties, complete, group.k, distinct)
+        return cls(where, f"({merit} + 0D)", part or "0", time, inside, pane, ties, complete, plan.k, distinct)
 
     @property
     def free(self) -> str:
@@ -161,12 +160,12 @@ def _pane(cuts: IntArray, time: str) -> str | None:
     return f"({pane} + if({time} >= {cut}, 1L, 0L))"
 
 
-def _ties(group: RankingGroup, schema: pa.Schema) -> tuple[tuple[str, ...], bool]:
+def _ties(plan: RankingPlan, schema: pa.Schema) -> tuple[tuple[str, ...], bool]:
     """Return the selected columns that order events equal otherwise, and whether they decide between all of them.
 
     They do not from the first nested one on: Spark may order its values in another way.
     """
-    select = group.intake.select
+    select = plan.select
     nested = [pa.types.is_nested(schema.field(name).type) for name in select]
     return (select[: nested.index(True)], False) if any(nested) else (select, True)
 

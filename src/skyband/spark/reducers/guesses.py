@@ -61,7 +61,7 @@ class ScoreDistribution:
         return cls(residual, slope, origin, len(time) * every / max(span, 1))
 
     def guess(self, start: IntArray, end: IntArray, events: float) -> FloatArray:
-        """Return, for stretches of time, the merit that about so many of their events reach."""
+        """Return, for intervals of time, the merit that about so many of their events reach."""
         known = len(self.residual)
         if known == 0:
             return np.full(len(start), -np.inf)
@@ -76,13 +76,13 @@ class ScoreDistribution:
         return guess
 
     def reaching(self, start: IntArray, end: IntArray, merit: FloatArray) -> FloatArray:
-        """Return, for stretches of time, about how many of their events reach a merit."""
+        """Return, for intervals of time, about how many of their events reach a merit."""
         trend = self.slope * ((start + end) / 2 - self.origin)
         below = np.searchsorted(self.residual, merit - trend) / max(len(self.residual), 1)
         return self.density * (end - start) * (1 - below)
 
     def _spread(self, length: int) -> FloatArray:
-        """Return how merits are spread over a stretch of some length, less the trend up to its start, ascending."""
+        """Return how merits are spread over a interval of some length, less the trend up to its start, ascending."""
         if self.slope == 0.0:
             return self.residual
         thinned = self.residual[-1 :: -max(len(self.residual) // 256, 1)]
@@ -116,14 +116,14 @@ class BatchForecast:
     density: float = 0.0
     sure: bool = False
 
-    def learn(self, before: int, newest: int, rows: int, told: bool) -> None:
-        """Note how far a batch of about so many new rows reached, and whether that had been told rightly."""
+    def learn(self, before: int, newest: int, rows: int, right: bool) -> None:
+        """Note how far a batch of about so many new rows reached, and whether the forecast was right."""
         if newest > before > NEVER:
             self.advances.append(newest - before)
             self.density = rows / (newest - before)
-        self.sure = told and len(self.advances) > 0
+        self.sure = right and len(self.advances) > 0
 
-    def tail(self, newest: int) -> int | None:
+    def read_all_from(self, newest: int) -> int | None:
         """Return a time that the next batch will just pass, NEVER if it will be small; None if nothing is known."""
         if not self.sure:
             return None

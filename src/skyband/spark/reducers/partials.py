@@ -23,12 +23,12 @@ from skyband.engine.groups import ReducedBatch
 from skyband.engine.measures import ROWS, Measure
 from skyband.engine.monitor import Monitor
 from skyband.engine.partials import CARRIED, FIRST, ID, PANE, REFRESHED, REMOTE, STREAM, TIME
-from skyband.engine.per_id import PerIdQuery
+from skyband.engine.plans import PartialsPlan
 from skyband.events.batch import StreamColumns
 from skyband.events.keys import is_text
 from skyband.spark import columns
 from skyband.spark.columns import quoted
-from skyband.spark.reducers.ranking import BatchProgress
+from skyband.spark.reducers.base import BatchProgress
 from skyband.windows import NEVER
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 TAKEN, REJECTED, OTHER, LATE, ASIDE, AHEAD = 0, 1, 2, 3, 4, 5
 _KIND, _NEWEST, _LATEST, _SETTLED = "kind", "newest", "latest", "settled"
-Key = tuple[Any, ...]
 
 
 class PartialsReducer:
@@ -54,36 +53,32 @@ class PartialsReducer:
         self.source, self.schema = source, schema
         self.time = columns.event_time_sql(source, schema)
 
-    def read(self, df: DataFrame, monitor: Monitor, reading: BatchProgress, not_after: int | None = None) -> None:
-        """Take a batch into the joined queries of a monitor; rows after `not_after` are rejected."""
-        found: dict[Key, ReducedBatch] = {}
-        reduced = {}
-        for group, one in [(per_id, member) for per_id in monitor.per_id for member in per_id.members]:
-            key = (one.sides.part, one.sides.aggregates, one.sides.where, one.windows, one.query.order, one.side.on,
-                   one.side.select, one.side.group_by, one.late_before)  # fmt: skip
-            settled = group.settled(one)
-            key = (*key, *((one.sides.service, one.sides.condition) if settled.num_rows else ()))
-            if key not in found:
-                with reading.phase("plan"):
-                    frame = self._frame(df, one, settled, not_after)
-                reading.passes += 1
-                with reading.phase("scan"):
-                    table = frame.toArrow()
-                reading.shipped += table.num_rows
-                found[key] = self._reduced(table.cast(columns.in_utc(table.schema)), one)
-                ahead = table.filter(pc.equal(table[_KIND], AHEAD))
-                reading.rows_read = int(pc.sum(table[ROWS]).as_py() or 0)
-                reading.ahead_at = pc.min(ahead[FIRST]).as_py() if ahead.num_rows else reading.ahead_at
-            reduced[one.name] = found[key]
-        with reading.phase("push"):
-            monitor.merge(partials=reduced)
+    def reduce(self, df: DataFrame, target: Monitor, progress: BatchProgress) -> BatchProgress:
+        """Take a batch into the queries of a monitor that join or aggregate."""
+        reduced: dict[str, ReducedBatch] = {}
+        for plan in target.partials_plans():
+            with progress.phase("plan"):
+                frame = self._frame(df, plan, progress.not_after)
+            progress.scans += 1
+            with progress.phase("scan"):
+                table = frame.toArrow()
+            progress.candidate_rows += table.num_rows
+            found = self._reduced(table.cast(columns.in_utc(table.schema)), plan)
+            ahead = table.filter(pc.equal(table[_KIND], AHEAD))
+            progress.input_rows = int(pc.sum(table[ROWS]).as_py() or 0)
+            progress.ahead_at = pc.min(ahead[FIRST]).as_py() if ahead.num_rows else progress.ahead_at
+            reduced |= dict.fromkeys(plan.queries, found)
+        with progress.phase("push"):
+            target.merge(partials=reduced)
+        return progress
 
     # On the executors.
 
-    def _frame(self, df: DataFrame, one: PerIdQuery, settled: pa.Table, not_after: int | None) -> DataFrame:
+    def _frame(self, df: DataFrame, plan: PartialsPlan, not_after: int | None) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
-        rows = df.select(*(F.expr(text).alias(name) for name, text in self._columns(one, not_after).items()))
+        settled = plan.settled
+        rows = df.select(*(F.expr(text).alias(name) for name, text in self._columns(plan, not_after).items()))
         if settled.num_rows:
             known = df.sparkSession.createDataFrame(settled.rename_columns([_SETTLED, REFRESHED]))
             rows = rows.join(F.broadcast(known), F.expr(f"{ID} = {_SETTLED} AND {_KIND} = {TAKEN}"), "left")
@@ -93,35 +88,35 @@ class PartialsReducer:
         keys = {PANE: f"{_KIND} IN ({TAKEN}, {ASIDE})", ID: f"{_KIND} = {TAKEN}"}
         grouped = [F.expr(f"CASE WHEN {mine} THEN {name} END").alias(name) for name, mine in keys.items()]
         return rows.groupBy(F.col(_KIND), *grouped).agg(
-            self._latest(rows, one), *(F.expr(f"{text} AS {quoted(name)}") for name, text in self._sums(one))
+            self._latest(rows, plan), *(F.expr(f"{text} AS {quoted(name)}") for name, text in self._sums(plan))
         )
 
-    def _columns(self, one: PerIdQuery, not_after: int | None) -> dict[str, str]:
+    def _columns(self, plan: PartialsPlan, not_after: int | None) -> dict[str, str]:
         """Return what is worked out of each row, as SQL."""
-        sides, side, schema = one.sides, one.side, self.schema
-        key = side.group_by or self.source.id
+        sides, schema = plan.decomposition, self.schema
+        key = plan.group_by or self.source.id
         found = {TIME: self.time, ID: _id(key, schema)}
         wanted = [f"isnotnull({self.time})", f"isnotnull({quoted(key)})"]
-        if side.on is not None:
-            found[REMOTE] = _id(side.on, schema)
-            wanted.append(f"isnotnull({quoted(side.on)})")
+        if plan.on is not None:
+            found[REMOTE] = _id(plan.on, schema)
+            wanted.append(f"isnotnull({quoted(plan.on)})")
         if not sides.aggregates:
             found[STREAM] = f"double({sides.part.spark_sql(schema)})"
             wanted.append(f"NOT coalesce(isnan({found[STREAM]}), true) AND isnotnull({found[STREAM]})")
         where = "true" if sides.where is None else f"coalesce({sides.where.spark_sql(schema)}, false)"
-        late = f"{self.time} < {one.late_before}L"
+        late = f"{self.time} < {plan.late_before}L"
         ahead = "false" if not_after is None else f"coalesce({self.time} > {not_after}L, false)"
         found[_KIND] = (
             f"CASE WHEN {ahead} THEN {AHEAD} WHEN NOT {where} THEN {OTHER} "
             f"WHEN NOT ({' AND '.join(wanted)}) THEN {REJECTED} WHEN {late} THEN {LATE} ELSE {TAKEN} END"
         )
-        found[PANE] = _pane(one, self.time)
-        for measure in side.measures.values():
+        found[PANE] = _pane(plan, self.time)
+        for measure in plan.measures.values():
             text = measure.values.spark_sql(schema)
             found[_argument(measure)] = text if measure.whole else f"nullif(double({text}), double('NaN'))"
-        return found | {CARRIED + name: quoted(name) for name in side.select}
+        return found | {CARRIED + name: quoted(name) for name in plan.select}
 
-    def _sums(self, one: PerIdQuery) -> list[tuple[str, str]]:
+    def _sums(self, plan: PartialsPlan) -> list[tuple[str, str]]:
         """Return what is worked out of the rows of a pane and id, as SQL."""
         found = [
             (ROWS, "count(1)"),
@@ -129,28 +124,28 @@ class PartialsReducer:
             (FIRST, f"min({TIME})"),
             (REFRESHED, f"min({REFRESHED})"),
         ]
-        return [*found, *((name, m.spark(quoted(_argument(m)))) for name, m in one.side.measures.items())]
+        return [*found, *((name, m.spark(quoted(_argument(m)))) for name, m in plan.measures.items())]
 
-    def _latest(self, rows: DataFrame, one: PerIdQuery) -> Column:
+    def _latest(self, rows: DataFrame, plan: PartialsPlan) -> Column:
         """Return the row of a pane and id that counts: the first in the order of `skyband.engine.partials`."""
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
-        side, kinds = one.side, {field.name: field.dataType for field in rows.schema}
+        kinds = {field.name: field.dataType for field in rows.schema}
         found, order = [TIME], [F.expr(f"-{TIME}")]
-        if not one.sides.aggregates:
+        if not plan.decomposition.aggregates:
             found.append(STREAM)
-            order.append(F.expr(f"{'-' if one.query.order == 'desc' else ''}{STREAM}"))
-        if side.on is not None:
+            order.append(F.expr(f"{'-' if plan.order == 'desc' else ''}{STREAM}"))
+        if plan.on is not None:
             found.append(REMOTE)
-            order.append(F.expr(_descending(REMOTE, is_text(self.schema.field(side.on).type))))
-        carried = [CARRIED + name for name in side.select]
+            order.append(F.expr(_descending(REMOTE, is_text(self.schema.field(plan.on).type))))
+        carried = [CARRIED + name for name in plan.select]
         order += [columns.comparable(name, kinds[name]) for name in carried]
         place = F.struct(*(column.alias(f"place {i}") for i, column in enumerate(order)))
         return F.min_by(F.struct(*(F.col(quoted(name)) for name in [*found, *carried])), place).alias(_LATEST)
 
     # On the driver.
 
-    def _reduced(self, table: pa.Table, one: PerIdQuery) -> ReducedBatch:
+    def _reduced(self, table: pa.Table, plan: PartialsPlan) -> ReducedBatch:
         newest = pc.max(table[_NEWEST]).as_py()
         counts = {
             kind: int(pc.sum(table.filter(pc.equal(table[_KIND], kind))[ROWS]).as_py() or 0)
@@ -159,16 +154,16 @@ class PartialsReducer:
         taken = table.filter(pc.equal(table[_KIND], TAKEN)).combine_chunks()
         latest = taken[_LATEST].combine_chunks()
         found: dict[str, Any] = {PANE: taken[PANE], ID: taken[ID], TIME: latest.field(TIME), ROWS: taken[ROWS]}
-        if one.side.on is not None:
+        if plan.on is not None:
             found[REMOTE] = latest.field(REMOTE)
-        if not one.sides.aggregates:
+        if not plan.decomposition.aggregates:
             found[STREAM] = latest.field(STREAM)
-        for name, measure in one.side.measures.items():
+        for name, measure in plan.measures.items():
             found[name] = pc.fill_null(taken[name], measure.nothing)
-        found |= {CARRIED + name: latest.field(CARRIED + name) for name in one.side.select}
+        found |= {CARRIED + name: latest.field(CARRIED + name) for name in plan.select}
         partials = pa.table(found)
         aside = table.filter(pc.equal(table[_KIND], ASIDE)).select([PANE, ROWS, FIRST, _NEWEST, REFRESHED])
-        partly = [part.filter(pc.less(part[PANE], one.partly_before))[ROWS] for part in (partials, aside)]
+        partly = [part.filter(pc.less(part[PANE], plan.partly_before))[ROWS] for part in (partials, aside)]
         return ReducedBatch(
             partials, NEVER if newest is None else int(newest), late=counts[LATE],
             rejected=counts[REJECTED] + counts[AHEAD], ahead=counts[AHEAD],
@@ -192,9 +187,9 @@ def _argument(measure: Measure) -> str:
     return f"of {measure.function}({measure.argument})"
 
 
-def _pane(one: PerIdQuery, time: str) -> str:
+def _pane(plan: PartialsPlan, time: str) -> str:
     """Return the pane of a row, as `skyband.engine.partials.Grid` numbers them."""
-    windows, rest = one.windows, one.side.grid.rest
+    windows, rest = plan.windows, plan.panes.rest
     since = f"({time} - {windows.offset}L)"
     within = f"pmod({since}, {windows.slide}L)"
     second = f" + CASE WHEN {within} >= {rest}L THEN 1L ELSE 0L END" if rest else ""

@@ -5,7 +5,8 @@ Holds a copy of what is needed to tell, small enough to be sent around, and of n
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +15,15 @@ import pyarrow.compute as pc
 from skyband.algorithms.topkw.prefilter_kernels import mark_survivors
 from skyband.engine.subscription_group import SubscriptionGroup
 from skyband.engine.subscriptions import Subscriptions
+from skyband.events.ahead import ahead_time
 from skyband.events.batch import EventBatch, StreamColumns
 from skyband.order import BoolArray
+from skyband.spark import columns
+from skyband.spark.reducers.base import BatchProgress
 from skyband.windows import NEVER
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 DEPTH = 4  # so many times k of a row are looked at: some of them may have left the window
 
@@ -34,9 +41,9 @@ def in_order(rows: pa.Table, source: StreamColumns) -> pa.Array:
 
 
 class Shortlist(NamedTuple):
-    """What the subscriptions of a circle look at, and the costs of their best."""
+    """What the subscriptions of a group look at, and the costs of their best."""
 
-    circle: SubscriptionGroup
+    group: SubscriptionGroup
     longest: int
     functions: tuple[Any, ...]
     queries: tuple[Any, ...]
@@ -46,7 +53,7 @@ class Shortlist(NamedTuple):
 class SubscriptionPrefilter:
     """Tells which rows of a batch may still matter to subscriptions, as they were when this was made.
 
-    A row that is left out is never among the best of anybody, at no moment: when it comes k others beat it, and when
+    A row that is left out is at no moment among the best of anybody: when it comes, k others dominate it, and when
     these begin to leave, k later rows of its batch do. Rows that lack something, or come late, are let through to be
     counted, and the latest so that time passes.
 
@@ -85,9 +92,9 @@ class SubscriptionPrefilter:
         if len(kept):
             kept[np.argmax(np.where(kept, NEVER, rows.time))] = True
             order = in_order(pa.Table.from_batches([batch]), self.source).to_numpy()
-        for circle, longest, functions, queries, best in self.shortlists:
-            circle.bind(batch.schema, self.source)
-            taken, x, rejected = circle.columns(rows)
+        for group, longest, functions, queries, best in self.shortlists:
+            group.bind(batch.schema, self.source)
+            taken, x, rejected = group.columns(rows)
             kept[rejected] = True
             if self.newest != NEVER:
                 kept |= rows.time <= self.newest - longest
@@ -96,20 +103,45 @@ class SubscriptionPrefilter:
                 place[taken] = np.arange(len(taken))
                 coming = place[order][place[order] >= 0]
                 marked = np.zeros(len(taken), bool)
-                columns = (np.ascontiguousarray(x[coming]), rows.time[taken][coming])
-                mark_survivors(functions, queries, *best, self.newest, *columns, marked)
+                values = (np.ascontiguousarray(x[coming]), rows.time[taken][coming])
+                mark_survivors(functions, queries, *best, self.newest, *values, marked)
                 kept[taken[coming[marked]]] = True
         return kept
 
 
-def _shortlist(circle: SubscriptionGroup) -> Shortlist:
-    engine = circle.engine
+class SubscriptionReducer:
+    """Takes batches into subscriptions: executors leave out what nobody can want, the rest comes in order."""
+
+    def reduce(self, df: DataFrame, target: Subscriptions, progress: BatchProgress) -> BatchProgress:
+        """Take a batch in, in order of time and id."""
+        prefilter, limit = SubscriptionPrefilter(target, progress.not_after), progress.not_after
+
+        def leave_out(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                yield batch.filter(pa.array(prefilter.mask(batch.cast(columns.in_utc(batch.schema)))))
+
+        progress.scans += 1
+        with progress.phase("scan"):
+            table = (df if prefilter.everything else df.mapInArrow(leave_out, df.schema)).toArrow()
+            table = table.cast(columns.in_utc(table.schema))
+            table = table.take(in_order(table, target.source))
+        progress.candidate_rows = table.num_rows
+        before = target.stats().ahead
+        with progress.phase("push"):
+            progress.answers.append(target.push(table, not_after=limit))
+        progress.ahead = target.stats().ahead - before
+        progress.ahead_at = None if limit is None else ahead_time(table, target.source, limit)
+        return progress
+
+
+def _shortlist(group: SubscriptionGroup) -> Shortlist:
+    engine = group.engine
     assert engine is not None
     cost, position, _, _, size = engine.band[:5]
     deep = min(DEPTH * int(engine.k[engine.used].max(initial=1)), cost.shape[1])
     used = engine.used
     best = (cost[used, :deep].copy(), position[used, :deep].copy(), np.minimum(size[used], deep))
-    bare = SubscriptionGroup(circle.kind, circle.algorithm, ())
-    bare.conditions = circle.conditions
+    bare = SubscriptionGroup(group.kind, group.algorithm, ())
+    bare.conditions = group.conditions
     queries = (used, engine.k, engine.size, engine.since)
     return Shortlist(bare, int(engine.size[used].max(initial=0)), engine.functions(), queries, best)

@@ -1,6 +1,6 @@
-"""Thresholds as data: what an event must reach in its stretch of time, in a form that Spark looks up inside the scan.
+"""Thresholds as data: what an event must reach in its interval of time, in a form that Spark looks up inside the scan.
 
-Stretches become buckets of equal width, so that a row finds its threshold by one division. All numbers that change
+Intervals become buckets of equal width, so that a row finds its threshold by one division. All numbers that change
 from batch to batch sit in array constants: Spark hands those to its generated code by reference and compiles
 nothing anew.
 """
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.algorithms.base import Thresholded
-from skyband.engine.ranking import RankingGroup
+from skyband.engine.plans import RankingPlan
 from skyband.events.keys import is_text
 from skyband.order import BoolArray, FloatArray, IntArray
 from skyband.spark.reducers.guesses import ScoreDistribution, wanted
@@ -34,18 +34,18 @@ NOTHING = np.inf
 
 @dataclass
 class Thresholds:
-    """What events must reach, by partition and by *stretch* between neighbouring cuts.
+    """What events must reach, by partition and by *interval* between neighbouring cuts.
 
-    A stretch is a pane, or, where it is `wide`, several. Within a pane an event cannot matter that K others of the
-    same pane beat. A wide stretch is at most half as long as the shortest window; so every window that holds a part
-    of it holds it all, or all of the stretch before, or all of the one behind: an event cannot matter that K others
-    beat in each of these three. That lets far fewer through than pane after pane would.
+    An interval is a pane, or, where it is `merged`, several. Within a pane an event cannot matter that K others of the
+    same pane dominate. A merged interval is at most half as long as the shortest window: every window that holds a part
+    of it holds it all, or all of the interval before, or all of the one behind: an event cannot matter that K others
+    dominate in each of these three. That lets far fewer through than pane after pane would.
 
-    `values` has the merit that K events of each stretch reach; `guessed` where that is not known but guessed.
+    `values` has the merit that K events of each interval reach; `guessed` where that is not known but guessed.
     """
 
     cuts: IntArray
-    wide: BoolArray
+    merged: BoolArray
     partitions: pa.Array | None
     values: FloatArray
     guessed: BoolArray
@@ -53,78 +53,76 @@ class Thresholds:
     @classmethod
     def of(
         cls,
-        group: RankingGroup,
+        plan: RankingPlan,
         low: int,
-        tail: int,
+        all_from: int,
         settled: int,
         scores: dict[Any, ScoreDistribution],
-        generosity: float,
+        slack: float,
     ) -> Thresholds | None:
-        """Lay out the thresholds of a group's open panes up to `tail`; None where every event matters.
+        """Lay out the thresholds of a group's open panes up to `all_from`; None where every event matters.
 
         Parameters
         ----------
-        group
+        plan
             As it is before the batch.
-        low, tail
+        low, all_from
             From when to when the batch will reach.
         settled
-            Up to where no window is left to answer after the batch. Wide stretches end before: a query that comes
+            Up to where no window is left to answer after the batch. Merged intervals end before: a query that comes
             later finds what it would have found without them.
-        scores, generosity
+        scores, slack
             What guesses are made of.
         """
-        algorithm = group.algorithm.thresholded
-        by = group.intake.bounds.partition_by if group.intake.bounds else None
-        if algorithm is None or (by is not None and by.type == "time"):  # a moment has other forms in other zones
+        if plan.thresholded is None or plan.partition_type == "time":  # a moment has other forms in other zones
             return None
-        cuts = algorithm.pane_edges(low, tail)
-        cuts = cuts[: np.searchsorted(cuts, tail) + 1]
-        wide = np.zeros(max(len(cuts) - 1, 0), bool)
-        if all(spread.slope == 0.0 for spread in scores.values()):  # else wide stretches would be guessed too low
-            cuts, wide = _widened(cuts, low, settled, group.shortest // 2)
-        starts, ends = cuts[:-1], np.minimum(cuts[1:], tail)
-        place, part, merit = algorithm.kth_best(cuts)
-        known, row = _partitions(group, part, scores)
+        cuts = plan.thresholded.pane_edges(low, all_from)
+        cuts = cuts[: np.searchsorted(cuts, all_from) + 1]
+        merged = np.zeros(max(len(cuts) - 1, 0), bool)
+        if all(spread.slope == 0.0 for spread in scores.values()):  # else merged intervals would be guessed too low
+            cuts, merged = _merge(cuts, low, settled, plan.shortest // 2)
+        starts, ends = cuts[:-1], np.minimum(cuts[1:], all_from)
+        place, part, merit = thresholded(plan).kth_best(cuts)
+        known, row = _partitions(plan, part, scores)
         if known is not None and len(known) == 0:
             return None
         values = np.full((1 if known is None else len(known), len(starts)), -np.inf)
         for number, value in enumerate([None] if known is None else known.to_pylist()):
             if value in scores:
-                values[number] = scores[value].guess(starts, ends, generosity * wanted(group.k))
+                values[number] = scores[value].guess(starts, ends, slack * wanted(plan.k))
         guessed = values > -np.inf
         values[row, place] = merit
         guessed[row, place] = False
-        return cls(cuts, wide, known, values, guessed)
+        return cls(cuts, merged, known, values, guessed)
 
     @property
     def guesses(self) -> int:
-        """In how many stretches, partition by partition, the threshold is a guess."""
+        """In how many intervals, partition by partition, the threshold is a guess."""
         return int(np.count_nonzero(self.guessed))
 
-    def missed(self, group: RankingGroup, newest: int) -> BoolArray:
-        """Return where events may be missing: fewer than K have reached a guess, here or, if wide, next to here.
+    def missed(self, plan: RankingPlan, newest: int) -> BoolArray:
+        """Return where events may be missing: fewer than K have reached a guess, here or, if merged, next to here.
 
         Parameters
         ----------
-        group
+        plan
             After it took in what was read.
         newest
             The batch has no events after this time.
         """
         if not self.guesses:
             return self.guessed
-        failed = self.guessed & ~(self._held(group) >= self.values)
-        missed: BoolArray = failed | (self.wide & _beside(failed, np.logical_or, False))
+        failed = self.guessed & ~(self._held(plan) >= self.values)
+        missed: BoolArray = failed | (self.merged & _beside(failed, np.logical_or, False))
         return missed & (self.cuts[:-1] <= newest)
 
-    def _held(self, group: RankingGroup) -> FloatArray:
-        """Return the merit of the K-th best event that each stretch now holds, minus infinity where it holds fewer."""
-        place, part, merit = _thresholded(group).kth_best(self.cuts)
+    def _held(self, plan: RankingPlan) -> FloatArray:
+        """Return the merit of the K-th best event that each interval now holds, minus infinity where it holds fewer."""
+        place, part, merit = thresholded(plan).kth_best(self.cuts)
         row = np.zeros(len(part), np.int64)
         if self.partitions is not None:
             places = {value: place for place, value in enumerate(self.partitions.to_pylist())}
-            row = np.array([places.get(v, -1) for v in group.intake.partitions.decode(part).to_pylist()], np.int64)
+            row = np.array([places.get(v, -1) for v in plan.partitions(part).to_pylist()], np.int64)
         held = np.full(self.values.shape, -np.inf)
         held[row[row >= 0], place[row >= 0]] = merit[row >= 0]
         return held
@@ -132,45 +130,46 @@ class Thresholds:
     def expected(self, scores: dict[Any, ScoreDistribution], low: int, high: int) -> float:
         """Return about how many events reach these thresholds from `low` to `high`, as their scores are spread."""
         start, end = np.clip(self.cuts[:-1], low, high), np.clip(self.cuts[1:], low, high)
-        rows = zip([None] if self.partitions is None else self.partitions.to_pylist(), self._bars(), strict=True)
-        return float(sum(scores[value].reaching(start, end, bars).sum() for value, bars in rows if value in scores))
+        rows = zip([None] if self.partitions is None else self.partitions.to_pylist(), self._limits(), strict=True)
+        return float(sum(scores[value].reaching(start, end, limits).sum() for value, limits in rows if value in scores))
 
-    def extent(self, stretches: BoolArray) -> tuple[int, int]:
-        """Return where the first of some stretches begins and the last one ends."""
-        places = np.flatnonzero(stretches.any(axis=0))
+    def extent(self, intervals: BoolArray) -> tuple[int, int]:
+        """Return where the first of some intervals begins and the last one ends."""
+        places = np.flatnonzero(intervals.any(axis=0))
         return int(self.cuts[places[0]]), int(self.cuts[places[-1] + 1])
 
-    def lie_in(self, stretches: BoolArray, time: IntArray) -> BoolArray:
-        """Tell which times lie in some stretches, of whatever partition."""
-        chosen = np.concatenate([[False], stretches.any(axis=0), [False]])
+    def lie_in(self, intervals: BoolArray, time: IntArray) -> BoolArray:
+        """Tell which times lie in some intervals, of whatever partition."""
+        chosen = np.concatenate([[False], intervals.any(axis=0), [False]])
         return chosen[np.searchsorted(self.cuts, time, side="right")]
 
     def lowered(
-        self, group: RankingGroup, stretches: BoolArray, scores: dict[Any, ScoreDistribution], newest: int
+        self, plan: RankingPlan, intervals: BoolArray, scores: dict[Any, ScoreDistribution], newest: int
     ) -> Thresholds:
-        """Return lower thresholds for the stretches that missed events; the others let nothing more through.
+        """Return lower thresholds for the intervals that missed events; the others let nothing more through.
 
-        What begins after `newest` got nothing from the batch: no stretch before it can rely on it.
+        What begins after `newest` got nothing from the batch: no interval before it can rely on it.
         """
         values = np.full(self.values.shape, NOTHING)
-        values[stretches] = -np.inf
+        values[intervals] = -np.inf
         for place, value in enumerate([None] if self.partitions is None else self.partitions.to_pylist()):
             if value in scores:
-                guess = scores[value].guess(self.cuts[:-1], self.cuts[1:], 2 * wanted(group.k))
-                values[place] = np.where(stretches[place] & (guess < self.values[place]), guess, values[place])
-        held = self._held(group)
-        values[stretches] = np.maximum(values[stretches], held[stretches])
+                guess = scores[value].guess(self.cuts[:-1], self.cuts[1:], 2 * wanted(plan.k))
+                values[place] = np.where(intervals[place] & (guess < self.values[place]), guess, values[place])
+        held = self._held(plan)
+        values[intervals] = np.maximum(values[intervals], held[intervals])
         values[:, self.cuts[:-1] > newest] = held[:, self.cuts[:-1] > newest]
-        return Thresholds(self.cuts, self.wide, self.partitions, values, stretches & (values > held))
+        return Thresholds(self.cuts, self.merged, self.partitions, values, intervals & (values > held))
 
-    def note(self, group: RankingGroup, newest: int, settled: int) -> None:
+    def note(self, plan: RankingPlan, newest: int, settled: int) -> None:
         """Let a group know what it was not shown; `settled` is how far the batch has brought it in the end."""
-        behind, bars = np.append(self.cuts[2:], ALWAYS), self._bars().max(axis=0)
-        filtered = bars > -np.inf  # where nothing lies below the bar, nothing was held back
-        for place in np.flatnonzero(self.wide & filtered & (self.cuts[:-1] <= newest)).tolist():
+        behind, limits = np.append(self.cuts[2:], ALWAYS), self._limits().max(axis=0)
+        filtered = limits > -np.inf  # where nothing lies below the threshold, nothing was held back
+        for place in np.flatnonzero(self.merged & filtered & (self.cuts[:-1] <= newest)).tolist():
             low, high = int(self.cuts[place]), min(int(self.cuts[place + 1]), newest + 1)
-            depth = group.k if behind[place] <= settled else 0
-            _thresholded(group).record_filtered(low, high, depth, float(bars[place]))
+            thresholded(plan).record_filtered(
+                low, high, plan.k if behind[place] <= settled else 0, float(limits[place])
+            )
 
     def apply(self, df: DataFrame, time: str, partition: str | None, name: str, low: int) -> tuple[DataFrame, str]:
         """Return the DataFrame, joined where needed, and the SQL text of an event's threshold.
@@ -198,10 +197,10 @@ class Thresholds:
         joined = df.join(F.broadcast(table), F.expr(f"{partition} <=> {key}"), "left")
         return joined, f"coalesce(element_at({ladder}, {place}), double('-Infinity'))"
 
-    def _bars(self) -> FloatArray:
-        """Return what an event must reach in each stretch: if that is wide, the least of it and its neighbours."""
-        bars: FloatArray = np.minimum(self.values, _beside(self.values, np.minimum, np.inf))
-        return np.where(self.wide, bars, self.values)
+    def _limits(self) -> FloatArray:
+        """Return what an event must reach in each interval: if that is merged, the least of it and its neighbours."""
+        limits: FloatArray = np.minimum(self.values, _beside(self.values, np.minimum, np.inf))
+        return np.where(self.merged, limits, self.values)
 
     def _ladders(self, low: int) -> tuple[int, int, FloatArray]:
         """Return where buckets begin, how wide they are, and per partition their thresholds.
@@ -218,8 +217,8 @@ class Thresholds:
         edges = begin + width * np.arange(buckets + 1)
         first = np.searchsorted(cuts, edges[:-1], side="right") - 1
         last = np.searchsorted(cuts, np.minimum(edges[1:], cuts[-1]) - 1, side="right") - 1
-        bars = self._bars()  # a bucket must let through what any of its stretches lets through
-        ladder = np.minimum(np.minimum.reduceat(bars, first, axis=1), bars[:, last])
+        limits = self._limits()  # a bucket must let through what any of its intervals lets through
+        ladder = np.minimum(np.minimum.reduceat(limits, first, axis=1), limits[:, last])
         ladder[:, edges[:-1] < low] = -np.inf
         # Lengths in steps of powers of two keep the generated code the same while the number of panes varies.
         room = 1 << max(6, (buckets + 2).bit_length())
@@ -228,10 +227,11 @@ class Thresholds:
         return begin - width, width, ladders
 
 
-def _thresholded(group: RankingGroup) -> Thresholded:
-    algorithm = group.algorithm.thresholded
-    assert algorithm is not None, "a group without thresholds has some"
-    return algorithm
+def thresholded(plan: RankingPlan) -> Thresholded:
+    """Return the interface of a ranking that has thresholds."""
+    found = plan.thresholded
+    assert found is not None, "a ranking without thresholds has some"
+    return found
 
 
 def _beside(values: Any, either: np.ufunc, none: float) -> Any:
@@ -240,17 +240,17 @@ def _beside(values: Any, either: np.ufunc, none: float) -> Any:
     return either(np.hstack([column, values[:, :-1]]), np.hstack([values[:, 1:], column]))
 
 
-def _widened(cuts: IntArray, low: int, high: int, most: int) -> tuple[IntArray, BoolArray]:
-    """Leave out cuts between `low` and `high`, so that stretches become up to `most` long; tell which are wide.
+def _merge(cuts: IntArray, low: int, high: int, most: int) -> tuple[IntArray, BoolArray]:
+    """Leave out cuts between `low` and `high`, so that intervals become up to `most` long; tell which are merged.
 
-    Towards either end they get shorter and shorter, since a wide stretch shares the threshold of its neighbours.
+    Towards either end they get shorter and shorter, since a merged interval shares the threshold of its neighbours.
 
     Examples
     --------
-    >>> cuts, wide = _widened(np.arange(0, 301, 10), 20, 260, 60)
+    >>> cuts, merged = _merge(np.arange(0, 301, 10), 20, 260, 60)
     >>> cuts.tolist()
     [0, 10, 20, 30, 40, 60, 100, 160, 210, 230, 240, 250, 260, 270, 280, 290, 300]
-    >>> np.diff(cuts)[wide].tolist()
+    >>> np.diff(cuts)[merged].tolist()
     [20, 40, 60, 50, 20]
     """
     first, last = np.searchsorted(cuts, low), np.searchsorted(cuts, high, side="right") - 1
@@ -267,13 +267,13 @@ def _widened(cuts: IntArray, low: int, high: int, most: int) -> tuple[IntArray, 
 
 
 def _partitions(
-    group: RankingGroup, part: IntArray, scores: dict[Any, ScoreDistribution]
+    plan: RankingPlan, part: IntArray, scores: dict[Any, ScoreDistribution]
 ) -> tuple[pa.Array | None, IntArray]:
-    """Return the partitions that have thresholds, and the place among them of each bar's partition."""
-    if group.ranking.partition_by is None:
+    """Return the partitions that have thresholds, and the place among them of each threshold's partition."""
+    if plan.ranking.partition_by is None:
         return None, np.zeros(len(part), np.int64)
     known, row = np.unique(part, return_inverse=True)
-    values = group.intake.partitions.decode(known)
+    values = plan.partitions(known)
     listed = set(values.to_pylist())
     more = [value for value in scores if value not in listed and value == value]  # NaN is no key of a dict
     if more:
