@@ -16,7 +16,7 @@ import pytest
 from skyband.errors import InputError
 from skyband.remote.services import Gateway, Limits, ServiceError, ServiceTimeout
 from skyband.remote.services.base import Id
-from skyband.remote.services.limits import CircuitBreaker
+from skyband.remote.services.gateway import CircuitBreaker
 from tests.remote.servers import Clock
 
 EPOCH = 1_700_000_000.0  # what the clock on the wall says when the process's own says 0

@@ -132,7 +132,7 @@ class Query:
         """The parsed partition, if there is one."""
         return None if self.partition_by is None else parse(self.partition_by)
 
-    @property
+    @cached_property
     def is_set(self) -> bool:
         """Whether answers are sets: all ids that pass, none ranked."""
         return self.k == "all"
@@ -142,7 +142,7 @@ class Query:
         """How many rows an answer, or a partition of it, has at most."""
         return self.k if isinstance(self.k, int) else self.max_rows
 
-    @property
+    @cached_property
     def emits_changes(self) -> bool:
         """Whether answers say what changed, or a part of it."""
         return self.emit in ("changes", "entered", "left")

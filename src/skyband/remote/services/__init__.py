@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from skyband.remote.services.base import Service, ServiceError, ServiceTimeout
 from skyband.remote.services.function import Function
-from skyband.remote.services.gateway import Fetched, Gateway
+from skyband.remote.services.gateway import Fetched, Gateway, Traffic
 from skyband.remote.services.http import HttpJson
-from skyband.remote.services.limits import Limits, Traffic
+from skyband.remote.services.limits import Limits
 from skyband.remote.services.sparql import Sparql
 from skyband.remote.services.sql import Sql
 

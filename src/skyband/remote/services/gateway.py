@@ -19,9 +19,9 @@ import math
 import random
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -31,10 +31,47 @@ import pyarrow as pa
 from skyband.errors import InputError
 from skyband.remote.services.base import Id, Service, ServiceError, id_columns, ids_in
 from skyband.remote.services.function import Function
-from skyband.remote.services.limits import CircuitBreaker, Limits, MissingIds, RateLimiter, Traffic
+from skyband.remote.services.limits import Limits
 
 State = tuple[dict[str, Any], dict[str, pa.Table]]
 _GRACE = 1.1  # a service that keeps to its timeout itself ends before it is given up
+
+
+@dataclass
+class Traffic:
+    """What was asked, and what came of it.
+
+    Parameters
+    ----------
+    requests
+        That were made, with `retries`, those that were repeated.
+    ids
+        That were asked for in them, each time.
+    failed
+        Ids for which no usable value came.
+    timeouts
+        Requests that took too long.
+    missing
+        Ids that do not exist; `remembered` are those that were known not to, and not asked for.
+    bad
+        Values that are no number; `unexpected` are those of ids that nobody asked for.
+    late
+        Values that came after the answer had gone out.
+    """
+
+    requests: int = 0
+    retries: int = 0
+    ids: int = 0
+    failed: int = 0
+    timeouts: int = 0
+    missing: int = 0
+    remembered: int = 0
+    bad: int = 0
+    unexpected: int = 0
+    late: int = 0
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
 @dataclass(frozen=True)
@@ -331,6 +368,133 @@ class Gateway:
             else:  # it works, and has said when to ask again
                 self._breaker.inconclusive()
         return wait if retry and now + wait < ticket.round.deadline else None
+
+
+# What the gateway remembers. These know no clock: they are given the time. They are not safe for threads; the gateway
+# holds a lock. What must outlive a restart they report as seconds that are left, since clocks differ.
+
+
+class RateLimiter:
+    """When the next request may start: evenly spaced, and not before the time that the service has asked for."""
+
+    def __init__(self, per_second: float | None) -> None:
+        self._apart = 0.0 if per_second is None else 1.0 / per_second
+        self._next = 0.0
+
+    def reserve(self, now: float, until: float) -> float | None:
+        """Return when a request may start, and keep that moment for it; None where it is too late by then."""
+        start = max(now, self._next)
+        if start >= until:
+            return None
+        self._next = start + self._apart
+        return start
+
+    def wait_until(self, moment: float) -> None:
+        """Let no request start before."""
+        self._next = max(self._next, moment)
+
+    def left(self, now: float) -> float:
+        """Return for how long no request may start."""
+        return max(self._next - now, 0.0)
+
+    def resume(self, left: float, now: float) -> None:
+        """Go on after a restart: as if a request had been made just before it, since nobody knows whether one was."""
+        self.wait_until(now + max(left, self._apart))
+
+
+class CircuitBreaker:
+    """Stops requests to a service that fails again and again; after the cooldown one request tries it.
+
+    It is our own since it must survive restarts: its state is part of every snapshot, so that a job that restarts in a
+    loop does not ask a failing service each time. Libraries keep theirs in the process, or in a store of their own.
+    """
+
+    def __init__(self, trip_after: int, cooldown: float) -> None:
+        self._trip_after, self._cooldown = trip_after, cooldown
+        self._failures = 0
+        self._open_until = 0.0
+        self._trying = False
+
+    def lets_through(self, now: float) -> bool:
+        """Tell whether a request may be made; after the cooldown, one alone until it is known how it ends."""
+        if self._failures < self._trip_after:
+            return True
+        if now < self._open_until or self._trying:
+            return False
+        self._trying = True
+        return True
+
+    def closed(self, now: float) -> bool:
+        """Tell whether anything may be asked now, without asking."""
+        return self._failures < self._trip_after or (now >= self._open_until and not self._trying)
+
+    def succeeded(self) -> None:
+        """Note an answer."""
+        self._failures, self._trying = 0, False
+
+    def failed(self, now: float) -> None:
+        """Note a failure."""
+        self._failures, self._trying = self._failures + 1, False
+        if self._failures >= self._trip_after:
+            self._open_until = now + self._cooldown
+
+    def inconclusive(self) -> None:
+        """Note a request that says nothing about whether the service works."""
+        self._trying = False
+
+    def left(self, now: float) -> tuple[int, float]:
+        """Return the number of failures in a row, and how long the circuit stays open for them."""
+        return self._failures, max(self._open_until - now, 0.0)
+
+    def resume(self, failures: int, left: float, now: float) -> None:
+        """Go on after a restart."""
+        self._failures, self._open_until = failures, now + left
+
+
+class MissingIds:
+    """Ids that do not exist, remembered for a while.
+
+    Parameters
+    ----------
+    lasting
+        For how long.
+    most
+        How many at most; those that were found missing first are forgotten first.
+    """
+
+    def __init__(self, lasting: float, most: int) -> None:
+        self._lasting, self._most = lasting, most
+        self._until: OrderedDict[Id, float] = OrderedDict()
+
+    def known(self, ids: Iterable[Id], now: float) -> list[Id]:
+        """Return those of some ids that are remembered not to exist."""
+        found = []
+        for name in ids:
+            until = self._until.get(name)
+            if until is not None and now < until:
+                found.append(name)
+            elif until is not None:
+                del self._until[name]
+        return found
+
+    def remember(self, ids: Iterable[Id], now: float) -> None:
+        """Note ids that do not exist."""
+        self._put(dict.fromkeys(ids, self._lasting), now)
+
+    def _put(self, left: Mapping[Id, float], now: float) -> None:
+        for name, seconds in left.items():
+            self._until[name] = now + seconds
+            self._until.move_to_end(name)
+        while len(self._until) > self._most:
+            self._until.popitem(last=False)
+
+    def left(self, now: float) -> dict[Id, float]:
+        """Return for how long each is still remembered."""
+        return {name: until - now for name, until in self._until.items() if until > now}
+
+    def resume(self, left: Mapping[Id, float], now: float) -> None:
+        """Go on after a restart."""
+        self._put({name: min(seconds, self._lasting) for name, seconds in left.items() if seconds > 0}, now)
 
 
 def _number(value: Any) -> float | None:
