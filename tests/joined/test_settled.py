@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 import skyband as sb
 from skyband.engine.groups import ReducedBatch
 from skyband.engine.measures import ROWS
-from skyband.engine.partials import FIRST, ID, PANE, REFRESHED, TIME
-from skyband.engine.per_id import PerIdQuery
+from skyband.engine.partials import FIRST, ID, PANE, REFRESHED, TIME, Partials
 from skyband.remote.services import Limits
 from tests.joined import oracle
 from tests.joined.test_monitor import WINDOWS
@@ -72,17 +71,17 @@ class Changing:
 def without_settled(monitor: sb.Monitor, stayed: Counter[str]) -> None:
     """Let events of settled ids stay behind, as they do on executors."""
 
-    def shorten(one: PerIdQuery, reduced: ReducedBatch) -> ReducedBatch:
+    def shorten(one: Partials, reduced: ReducedBatch) -> ReducedBatch:
         settled = next(group for group in monitor.per_id if one in group.members).settled(one)
         here = pc.is_in(reduced.partials[ID], settled[ID])
-        aside = reduced.partials.filter(here).join(settled, ID).group_by(PANE)
+        apart = reduced.partials.filter(here).join(settled, ID).group_by(PANE)
         stayed[one.name] += int(pc.sum(here).as_py() or 0)
-        sums = aside.aggregate([(ROWS, "sum"), (TIME, "min"), (TIME, "max"), (REFRESHED, "min")])
+        sums = apart.aggregate([(ROWS, "sum"), (TIME, "min"), (TIME, "max"), (REFRESHED, "min")])
         named = sums.rename_columns([PANE, ROWS, FIRST, TIME, REFRESHED])
-        return replace(reduced, partials=reduced.partials.filter(pc.invert(here)), aside=named)
+        return replace(reduced, partials=reduced.partials.filter(pc.invert(here)), settled=named)
 
     for one in [one for group in monitor.per_id for one in group.members]:
-        setattr(one, "take", lambda reduced, one=one, take=one.take: take(shorten(one, reduced)))  # noqa: B010
+        setattr(one, "merge", lambda reduced, one=one, merge=one.merge: merge(shorten(one, reduced)))  # noqa: B010
 
 
 def answers(
@@ -109,7 +108,7 @@ def answers(
             monitor = sb.Monitor.restore(monitor.snapshot(), services=services)
         elif shorten:
             for one in [one for group in monitor.per_id for one in group.members]:
-                del one.take
+                del one.merge
     tables.append(monitor.finish().table(quality=True))
     return tables, service.asked
 

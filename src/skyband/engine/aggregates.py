@@ -1,24 +1,27 @@
-"""An aggregated query at work: ids ranked by counts, sums and the like of their events in each window.
+"""Aggregates: queries that rank ids by counts, sums and the like of their events in each window.
 
 Nothing can be left out before the window closes: an id that is last now may be first with one more event. So of every
-pane and id one row is kept, `skyband.engine.partials`, and a window puts those of its panes together.
+pane and id one row is kept, `skyband.engine.partials`, and a window merges those of its panes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.answers.answer import AnswerBlock, Events
-from skyband.engine.groups import AnswerBuilder
+from skyband.engine.explain import query_line
+from skyband.engine.groups import Stream
 from skyband.engine.intake import WARMING_UP
-from skyband.engine.partials import ID, STREAM, TIME
-from skyband.engine.per_id import PerIdQuery
+from skyband.engine.partials import ID, STREAM, TIME, Partials, PartialsGroup
 from skyband.order import FloatArray, IntArray, best_first, merit_of
-from skyband.windows import DueWindows
+from skyband.queries.query import Query
+from skyband.windows import NEVER, DueWindows
 
 
 @dataclass(frozen=True)
@@ -31,33 +34,69 @@ class _Best:
     carried: pa.Table | None
 
 
-class AggregatedQuery(PerIdQuery):
+class AggregateGroup(PartialsGroup[Partials]):
     """One aggregated query."""
 
-    def answer(self, due: DueWindows, answers: AnswerBuilder) -> list[AnswerBlock]:
+    kind = "aggregate"
+
+    @classmethod
+    def handles(cls, query: Query) -> bool:
+        """Tell whether a query ranks ids by aggregates of the stream alone."""
+        return query.sides is not None and query.join is None
+
+    @classmethod
+    def of(cls, query: Query, stream: Stream, newest: int = NEVER) -> Self:  # noqa: ARG003 - as all kinds
+        """Make a group for a query."""
+        return cls()
+
+    def serves(self, query: Query) -> bool:  # noqa: ARG002 - as all kinds
+        """Tell whether a query can be added: each has a group of its own."""
+        return not self.members
+
+    def _made(self, query: Query) -> Partials:
+        return Partials(query)
+
+    def answer(self, due: DueWindows, limits: Sequence[int]) -> list[AnswerBlock]:
         """Answer windows, in order; those of a query that came later may not have seen all."""
-        found = [self._best(end) for end in due.end.tolist()]
+        blocks = self._blocks(self.members[0], due) if len(due) else []
+        self.close(limits)
+        return blocks
+
+    def _blocks(self, one: Partials, due: DueWindows) -> list[AnswerBlock]:
+        found = [_best(one, end) for end in due.end.tolist()]
         ids = pa.concat_arrays([best.id for best in found])
         carried = [best.carried for best in found if best.carried is not None]
         events = Events(
-            id=ids if self.side.text_ids else ids.to_numpy(),
+            id=ids if pa.types.is_string(ids.type) else ids.to_numpy(),
             score=np.concatenate([best.score for best in found]),
             time=np.concatenate([best.time for best in found]),
             part=None, partition=None, payload=pa.concat_tables(carried).combine_chunks() if carried else None,
         )  # fmt: skip
         offsets = np.cumsum([0, *(len(best.score) for best in found)])
-        return answers.blocks(due, offsets, events, due.start >= self.schedule.exact_from, WARMING_UP)
+        return self.answers.blocks(due, offsets, events, due.start >= one.schedule.exact_from, WARMING_UP)
 
-    def _best(self, end: int) -> _Best:
-        found = self.objects(end)
-        kind = pa.string() if self.side.text_ids else pa.int64()
-        if not found.num_rows:
-            return _Best(pa.array([], kind), np.empty(0), np.empty(0, np.int64), None)
-        score = np.asarray(found[STREAM].to_numpy(), np.float64)
-        scored = np.flatnonzero(~np.isnan(score))
-        merit, time = merit_of(score[scored], self.query.order), np.asarray(found[TIME].to_numpy(), np.int64)
-        names = found[ID].take(pa.array(scored)).combine_chunks()
-        place = np.asarray(pc.rank(names, tiebreaker="dense"), np.int64)
-        rows = scored[best_first(merit, time[scored], place)[: self.query.most_rows]]
-        ids = found[ID].take(pa.array(rows)).combine_chunks().cast(kind)
-        return _Best(ids, score[rows], time[rows], self.side.carried(ids.to_pylist()))
+    def explain(self, number: int) -> list[str]:  # noqa: ARG002 - only rankings are numbered
+        """Say what is kept."""
+        (one,) = self.members
+        key = one.group_by or "the id"
+        return [
+            f"aggregated: {one}",
+            f"  {query_line(one.query)}",
+            f"  {key} counts once, with {', '.join(map(str, one.sides.aggregates))} of its events; one row for each "
+            f"pane and {key} is kept{one.kept_now()}",
+        ]
+
+
+def _best(one: Partials, end: int) -> _Best:
+    """Return the best of the window that ends there."""
+    found = one.objects(end)
+    if not found.num_rows:
+        return _Best(pa.array([], one.id_type), np.empty(0), np.empty(0, np.int64), None)
+    score = np.asarray(found[STREAM].to_numpy(), np.float64)
+    scored = np.flatnonzero(~np.isnan(score))
+    merit, time = merit_of(score[scored], one.query.order), np.asarray(found[TIME].to_numpy(), np.int64)
+    names = found[ID].take(pa.array(scored)).combine_chunks()
+    place = np.asarray(pc.rank(names, tiebreaker="dense"), np.int64)
+    rows = scored[best_first(merit, time[scored], place)[: one.query.most_rows]]
+    ids = found[ID].take(pa.array(rows)).combine_chunks().cast(one.id_type)
+    return _Best(ids, score[rows], time[rows], one.carried(ids.to_pylist()))

@@ -46,7 +46,7 @@ class ReducedBatch:
 
     Of the `rejected` rows, `ahead` were later than they may be; `newest` leaves these out.
 
-    `aside` is about events that stay elsewhere since their ids are settled: of each pane, how many `rows` these are,
+    `settled` is about events that stay elsewhere since their ids are settled: of each pane, how many `rows` these are,
     the `first` and the last `time`, and when the oldest of their remote values was `refreshed`.
     """
 
@@ -55,7 +55,7 @@ class ReducedBatch:
     late: int = 0
     partly_late: int = 0
     rejected: int = 0
-    aside: pa.Table | None = None
+    settled: pa.Table | None = None
     ahead: int = 0
 
 

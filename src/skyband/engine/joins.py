@@ -1,203 +1,103 @@
-"""Groups of queries that rank ids: aggregated ones, and the joined queries of one service, which fetch together."""
+"""Joins: queries with remote values in their score or condition. Those of one service share it, and fetch together.
+
+The stream's part is `skyband.engine.partials`; the join is `skyband.remote.acquatop` or, where the condition compares
+the remote value, `skyband.remote.filter_join`.
+"""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 
-from skyband.answers.answer import AnswerBlock
-from skyband.engine.aggregates import AggregatedQuery
+from skyband.answers.answer import AnswerBlock, Events, RefreshCost
 from skyband.engine.explain import query_line
-from skyband.engine.groups import QueryGroup, ReducedBatch, Stream
-from skyband.engine.intake import BatchOutcome
-from skyband.engine.joined_query import JoinedQuery, answer_together, remote_of
-from skyband.engine.partials import ID, REFRESHED
-from skyband.engine.per_id import PerIdQuery
-from skyband.engine.plans import PartialsPlan
+from skyband.engine.groups import Stream
+from skyband.engine.intake import WARMING_UP
+from skyband.engine.partials import ID, REFRESHED, REMOTE, STREAM, TIME, Partials, PartialsGroup
 from skyband.engine.snapshot import State, under
 from skyband.engine.stats import GroupStats
-from skyband.errors import InputError, QueryError
-from skyband.events.batch import EventBatch, StreamColumns
+from skyband.errors import QueryError
+from skyband.order import IntArray
 from skyband.queries.query import Query
+from skyband.remote.acquatop import acquatop
+from skyband.remote.filter_join import filter_join
+from skyband.remote.join import JoinedAnswer, RemoteJoin
 from skyband.remote.remote import Remote
 from skyband.remote.services.base import Id
-from skyband.windows import ALWAYS, NEVER, DueWindows
-
-Member = TypeVar("Member", bound=PerIdQuery)
+from skyband.windows import NEVER, DueWindows
 
 
-class PerIdGroup(QueryGroup, Generic[Member]):
-    """Queries that rank ids; each works alone on its side of the stream."""
+class JoinedQuery(Partials):
+    """One joined query: its partials, and the join of their objects.
 
-    takes: ClassVar[Literal["rows", "partials"]] = "partials"
+    Parameters
+    ----------
+    query
+        The query.
+    remote
+        The service that it joins with.
+    """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.members: list[Member] = []
-        self.schema: pa.Schema | None = None
+    def __init__(self, query: Query, remote: Remote) -> None:
+        super().__init__(query)
+        self.join = self._join(remote)
 
-    @abstractmethod
-    def _made(self, query: Query) -> Member:
-        """Make a member of a query."""
+    def _join(self, remote: Remote) -> RemoteJoin:
+        query, join, windows, condition = self.query, self.query.join, self.windows, self.sides.condition
+        assert join is not None
+        common: dict[str, Any] = {
+            "size": windows.size, "slide": windows.slide, "offset": windows.offset, "score": self.sides.joined,
+            "k": None if query.is_set else query.k, "order": query.order,
+            "policy": join.policy_for(condition is not None), "budget": join.budget, "default": join.default,
+            "seed": join.seed, "only_candidates": join.only_candidates, "one_event": not self.sides.aggregates,
+        }  # fmt: skip
+        if condition is None:
+            return acquatop(remote, **common, n=join.n, discover=join.discover, carry=join.carry)
+        return filter_join(
+            remote, **common, condition=condition.sign, threshold=condition.threshold, distance=join.distance,
+            max_rows=query.max_rows if query.is_set else None,
+        )  # fmt: skip
 
-    @classmethod
-    def check(cls, query: Query, stream: Stream, schema: pa.Schema | None) -> None:
-        """Raise QueryError where a query cannot be served."""
-        group = cls.of(query, stream)
-        group.add([query], NEVER, NEVER)
-        if schema is not None:
-            group.bind(schema, stream.source)
+    def arrive(self, end: int) -> None:
+        """Let the objects of a window arrive at the join."""
+        found = self.objects(end)
+        stream, time = found[STREAM].to_numpy(), found[TIME].to_numpy()
+        self.join.arrive(found[ID].to_pylist(), stream, time, found[REMOTE].to_pylist())
 
-    def add(self, queries: Sequence[Query], watermark: int, newest: int) -> None:
-        """Serve more queries; of what began before `newest` they have not seen all."""
-        members = [self._made(query) for query in queries]
-        for one in members:
-            one.schedule.closed_to = watermark
-            if newest != NEVER:
-                one.schedule.exact_from = one.schedule.first_start_from(newest + 1)
-        self._enter(members)
+    def why(self, answer: JoinedAnswer, now: int) -> str:
+        """Say why an answer is not exact; empty where it is."""
+        if answer.start < self.schedule.exact_from:
+            return WARMING_UP
+        if self.settled_since(self.windows.ending(answer.end)) < now:
+            answer = replace(answer, exact=False)
+        return answer.why
 
-    def _enter(self, members: Sequence[Member]) -> None:
-        self.members += members
-        self.queries += [one.query for one in members]
-        self.schedules += [one.schedule for one in members]
+    # Looking inside, and snapshots.
 
-    def remove(self, name: str) -> None:
-        """Stop serving a query."""
-        super().remove(name)
-        self.members = [one for one in self.members if one.name != name]
-
-    @property
-    def carried(self) -> set[str]:
-        """The columns that are carried into answers."""
-        return {name for query in self.queries for name in query.select}
-
-    @property
-    def id_columns(self) -> set[str]:
-        """The columns that queries take ids from, besides the stream's own."""
-        return {name for one in self.members for name in (one.side.group_by, one.side.on) if name is not None}
-
-    def bind(self, schema: pa.Schema, source: StreamColumns) -> None:
-        """Look up the columns of all queries."""
-        for one in self.members:
-            try:
-                one.side.bind(schema, source.id)
-            except InputError as error:
-                raise QueryError(str(error), one.name) from None
-        self.answers.plain = source.is_plain(schema)
-        self.schema = schema
-
-    def push(self, rows: EventBatch) -> list[BatchOutcome]:
-        """Take in one batch."""
-        return [one.push(rows) for one in self.members]
-
-    def merge(self, reduced: Mapping[str, ReducedBatch]) -> None:
-        """Take in a batch that is reduced already."""
-        for one in self.members:
-            one.take(reduced[one.name])
-
-    def plans(self) -> Iterator[tuple[tuple[Any, ...], PartialsPlan]]:
-        """Yield which partials each query takes; those with the same key take the same."""
-        for one in self.members:
-            sides, side, settled = one.sides, one.side, self.settled(one)
-            key = (sides.part, sides.aggregates, sides.where, one.windows, one.query.order, side.on, side.select,
-                   side.group_by, one.late_before)  # fmt: skip
-            yield (*key, *((sides.service, sides.condition) if settled.num_rows else ())), PartialsPlan(
-                [one.name], sides, one.windows, side.grid, one.query.order, side.on, side.group_by, side.select,
-                side.measures, one.late_before, one.partly_before, settled,
-            )  # fmt: skip
-
-    def settled(self, one: Member) -> pa.Table:
-        """Return the ids that are out of every answer of a query for good, and when their values were refreshed."""
-        kind = pa.string() if one.side.text_ids else pa.int64()
-        return pa.table({ID: pa.array([], kind), REFRESHED: np.empty(0, np.int64)})
-
-    def limits(self, watermark: int | None) -> list[int] | None:
-        """Return up to where windows close."""
-        if watermark == ALWAYS:
-            return [
-                one.schedule.closed_to if one.last == NEVER else one.schedule.last_end_of(one.last)
-                for one in self.members
-            ]
-        return None if watermark is None else [watermark] * len(self.members)
-
-    def take_unfit(self) -> int:
-        """Return how many objects were rejected while answering since this was asked last."""
-        return sum(one.take_unfit() for one in self.members)
-
-    def stats(self) -> list[GroupStats]:
-        """Return the numbers so far, query by query."""
-        return [one.stats() for one in self.members]
+    def stats(self) -> GroupStats:
+        """Return the numbers so far; nothing bounds what is kept but the window."""
+        stats = super().stats()
+        kept = stats.kept + len(self.join.ids())
+        return replace(stats, ranking=f"{self}, joined with {self.sides.service}", kept=kept, bound=kept)
 
     def state(self) -> State:
-        """Return the state of each query, and the columns that it is bound to."""
-        states = [one.state() for one in self.members]
-        tables = {} if self.schema is None else {"schema": self.schema.empty_table()}
-        for place, (_, inner) in enumerate(states):
-            tables |= {f"{place}/{name}": table for name, table in inner.items()}
-        return {"members": [meta for meta, _ in states]}, tables | self.answers.state()
+        """Return everything but the remote side, which is shared."""
+        meta, tables = super().state()
+        inner, more = self.join.state()
+        return meta | {"join": inner}, tables | {f"join/{name}": table for name, table in more.items()}
 
-    @classmethod
-    def load(cls, state: State, stream: Stream) -> Self:
-        """Make a group again from what `state` returned."""
+    def load(self, state: State) -> None:
+        """Take over what `state` returned, of the same query; the remote side is as it was then."""
+        super().load(state)
         meta, tables = state
-        queries = [Query.from_dict(given["query"]) for given in meta["members"]]
-        group = cls.of(queries[0], stream)
-        members = [group._made(query) for query in queries]
-        for place, (one, inner) in enumerate(zip(members, meta["members"], strict=True)):
-            one.load((inner, under(f"{place}/", tables)))
-        group._enter(members)
-        group.answers.load(tables)
-        if "schema" in tables:
-            group.bind(tables["schema"].schema, stream.source)
-        return group
+        self.join.load((meta["join"], under("join/", tables)))
 
 
-class AggregateGroup(PerIdGroup[AggregatedQuery]):
-    """One aggregated query."""
-
-    kind = "aggregate"
-
-    @classmethod
-    def handles(cls, query: Query) -> bool:
-        """Tell whether a query ranks ids by aggregates of the stream alone."""
-        return query.sides is not None and query.join is None
-
-    @classmethod
-    def of(cls, query: Query, stream: Stream, newest: int = NEVER) -> Self:  # noqa: ARG003 - as all kinds
-        """Make a group for a query."""
-        return cls()
-
-    def serves(self, query: Query) -> bool:  # noqa: ARG002 - as all kinds
-        """Tell whether a query can be added: each has a group of its own."""
-        return not self.members
-
-    def _made(self, query: Query) -> AggregatedQuery:
-        return AggregatedQuery(query)
-
-    def answer(self, due: DueWindows, limits: Sequence[int]) -> list[AnswerBlock]:
-        """Answer windows, in order; those of a query that came later may not have seen all."""
-        blocks = self.members[0].answer(due, self.answers) if len(due) else []
-        self.close(limits)
-        return blocks
-
-    def explain(self, number: int) -> list[str]:  # noqa: ARG002 - only rankings are numbered
-        """Say what is kept."""
-        (one,) = self.members
-        key = one.query.group_by or "the id"
-        return [
-            f"aggregated: {one}",
-            f"  {query_line(one.query)}",
-            f"  {key} counts once, with {', '.join(map(str, one.sides.aggregates))} of its events; one row for each "
-            f"pane and {key} is kept{_now(one)}",
-        ]
-
-
-class JoinGroup(PerIdGroup[JoinedQuery]):
+class JoinGroup(PartialsGroup[JoinedQuery]):
     """The joined queries of one service: those with windows that end together fetch together.
 
     Parameters
@@ -222,7 +122,13 @@ class JoinGroup(PerIdGroup[JoinedQuery]):
     @classmethod
     def of(cls, query: Query, stream: Stream, newest: int = NEVER) -> Self:  # noqa: ARG003 - as all kinds
         """Make a group for queries that join with the service of one; QueryError where it was not given."""
-        return cls(stream.remotes, remote_of(query, stream.remotes))
+        assert query.join is not None
+        name, remotes = query.join.service, stream.remotes
+        if name not in remotes:
+            given = f"given are {', '.join(map(repr, remotes))}" if remotes else "none is given"
+            msg = f"the query joins with the service {name!r}, and {given}; give it as services={{{name!r}: …}}"
+            raise QueryError(msg, query.name)
+        return cls(remotes, remotes[name])
 
     def serves(self, query: Query) -> bool:
         """Tell whether a query can be added: it joins with the same service."""
@@ -250,24 +156,74 @@ class JoinGroup(PerIdGroup[JoinedQuery]):
         changes. A query that comes later and does ask for such values learns nothing for events that have stayed
         elsewhere.
         """
-        ids: list[Id] = []
-        refreshed = np.empty(0, np.int64)
-        if one.side.on is None and self.remote.replica.capacity is None and not self.remote.pushes:
-            names, value, since = self.remote.replica.columns()
-            out = ~one.join.admits(value)
-            out &= np.array([isinstance(name, str) == one.side.text_ids for name in names], bool)
-            if self.remote.shared_budget.budget != 0:
-                for other in self.members:
-                    out &= ~other.join.may_ask(value)
-            ids, refreshed = [names[place] for place in np.flatnonzero(out).tolist()], since[out]
-        kind = pa.string() if one.side.text_ids else pa.int64()
-        return pa.table({ID: pa.array(ids, kind), REFRESHED: refreshed})
+        if one.on is not None or self.remote.replica.capacity is not None or self.remote.pushes:
+            return super().settled(one)
+        names, value, since = self.remote.replica.columns()
+        out = ~one.join.admits(value)
+        out &= np.array([isinstance(name, str) == pa.types.is_string(one.id_type) for name in names], bool)
+        if self.remote.shared_budget.budget != 0:
+            for other in self.members:
+                out &= ~other.join.may_ask(value)
+        ids = [names[place] for place in np.flatnonzero(out).tolist()]
+        return pa.table({ID: pa.array(ids, one.id_type), REFRESHED: since[out]})
+
+    # Answers out.
 
     def answer(self, due: DueWindows, limits: Sequence[int]) -> list[AnswerBlock]:
-        """Answer windows in the order of their ends."""
-        blocks = answer_together(self.members, due, self.answers) if len(due) else []
+        """Answer windows in the order of their ends; those that end together fetch together."""
+        moments: dict[int, list[tuple[int, int]]] = {}
+        for place, end in zip(due.query.tolist(), due.end.tolist(), strict=True):
+            # A right-closed window is answered a microsecond before its end here.
+            moments.setdefault(end - self.schedules[place].shift, []).append((place, end))
+        found: list[list[_Found]] = [[] for _ in self.members]
+        for now in sorted(moments):
+            for place, answered in self._at(now, moments[now]):
+                found[place].append(answered)
         self.close(limits)
-        return blocks
+        return [block for place, answers in enumerate(found) if answers for block in self._blocks(place, answers)]
+
+    def _at(self, now: int, windows: Sequence[tuple[int, int]]) -> Iterator[tuple[int, _Found]]:
+        """Answer the windows of one moment; each is the place of its query, and its end."""
+        elected: dict[str, list[Id]] = {}
+        for place, end in windows:
+            one = self.members[place]
+            one.arrive(end)
+            if one.schedule.paused:
+                one.join.skip(end)
+            elected[one.name] = [] if one.schedule.paused else one.join.prepare(end, now)
+        refreshed = self.remote.refresh(elected, now)
+        for other in self.members:
+            if other.name not in elected:
+                other.join.learn(refreshed.changed)
+        for place, end in windows:
+            one = self.members[place]
+            if not one.schedule.paused:
+                answer = one.join.conclude(end, now, refreshed.of(elected[one.name]))
+                yield place, _Found(answer, one.why(answer, now), one.carried(answer.ids))
+
+    def _blocks(self, place: int, found: Sequence[_Found]) -> list[AnswerBlock]:
+        """Make columns of the answers of one query."""
+        one, answers = self.members[place], [answered.answer for answered in found]
+        rows = [row for answer in answers for row in answer.rows]
+        carried = [answered.carried for answered in found if answered.carried is not None]
+        ids = pa.array([row.id for row in rows], one.id_type)
+        events = Events(
+            id=ids if pa.types.is_string(ids.type) else ids.to_numpy(),
+            score=np.array([row.score for row in rows], np.float64),
+            time=np.array([row.time for row in rows], np.int64),
+            part=None, partition=None,
+            payload=pa.concat_tables(carried).combine_chunks() if carried else None,
+            remote=np.array([row.value for row in rows], np.float64),
+            age=np.array([row.age for row in rows], np.int64),
+        )  # fmt: skip
+        assert one.sides.service is not None
+        due = DueWindows(np.full(len(found), place), _column(answers, "start"), _column(answers, "end"))
+        cost = {name: _column(answers, name) for name in ("refreshes", "failures", "stale", "unknown")}
+        why = np.array([answered.why for answered in found])
+        return self.answers.blocks(
+            due, np.cumsum([0, *(len(answer.rows) for answer in answers)]), events, why == "", why,
+            spent=RefreshCost(one.sides.service, **cost), ranked=not one.query.is_set,
+        )  # fmt: skip
 
     def explain(self, number: int) -> list[str]:  # noqa: ARG002 - only rankings are numbered
         """Say what each query asks of whom, and what it keeps."""
@@ -288,14 +244,21 @@ class JoinGroup(PerIdGroup[JoinedQuery]):
         lines = [
             query_line(one.query),
             f"service {join.service!r} by {join.on or 'the id'}: {policy.name}, {budget}{shared}",
-            f"an id counts once, with {counted}; {kept} is kept{_now(one, ' objects')}",
+            f"an id counts once, with {counted}; {kept} is kept{one.kept_now(' objects')}",
         ]
         if requests := remote.traffic.requests:
             lines.append(f"{len(remote.replica):,} remote values are known, {requests:,} requests were made")
         return lines
 
 
-def _now(one: PerIdQuery, what: str = "") -> str:
-    """Say how much is kept of the events so far; nothing before the first one."""
-    stats = one.stats()
-    return f": {stats.kept:,}{what} of {stats.events:,} events now" if stats.events else ""
+@dataclass(frozen=True)
+class _Found:
+    """The answer of a window, why it is not exact, and what its rows carry along."""
+
+    answer: JoinedAnswer
+    why: str
+    carried: pa.Table | None
+
+
+def _column(answers: Sequence[JoinedAnswer], name: str) -> IntArray:
+    return np.array([getattr(answer, name) for answer in answers], np.int64)

@@ -16,10 +16,12 @@ from skyband import algorithms
 from skyband.algorithms.stkqf.skyline import Backfill
 from skyband.answers.answer import AnswerBlock, Answers
 from skyband.engine import snapshot
+from skyband.engine.aggregates import AggregateGroup
 from skyband.engine.explain import counted
 from skyband.engine.groups import QueryGroup, ReducedBatch, Stream
 from skyband.engine.intake import MOST_ROWS, Intake, Sink
-from skyband.engine.joins import AggregateGroup, JoinGroup, PerIdGroup
+from skyband.engine.joins import JoinGroup
+from skyband.engine.partials import PartialsGroup
 from skyband.engine.plans import PartialsPlan, PendingBackfill, QueryState, RankingPlan
 from skyband.engine.ranking import RankingGroup
 from skyband.engine.schema import check_names
@@ -270,9 +272,9 @@ class Monitor:
         return [group for group in self.groups if isinstance(group, RankingGroup)]
 
     @property
-    def per_id(self) -> list[PerIdGroup[Any]]:
+    def per_id(self) -> list[PartialsGroup[Any]]:
         """The groups of queries that rank ids."""
-        return [group for group in self.groups if isinstance(group, PerIdGroup)]
+        return [group for group in self.groups if isinstance(group, PartialsGroup)]
 
     @property
     def remotes(self) -> dict[str, Remote]:

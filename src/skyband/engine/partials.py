@@ -1,28 +1,37 @@
-"""The stream's side of a query that joins or aggregates: events in, and for each window one object per id out.
+"""Partials: the events of queries that rank ids, reduced to one row per pane and id; one object per id and window.
 
-Between the two, events are *partials*: one row per pane and id. All events of a pane lie in the same windows. So of an
-id whose latest event counts, the latest of each pane is enough; of aggregates, those of each pane are. Partials can be
-made anywhere and put together in any order: here, of the rows of a batch, or by Spark, on its executors.
+All events of a pane lie in the same windows. So of an id whose latest event counts, the latest of each pane is enough;
+of aggregates, those of each pane are. Partials can be made anywhere and merged in any order: here, of the rows of a
+batch, or by Spark, on its executors.
+
+`Partials` are those of one query; `PartialsGroup` is what the kinds of such queries share, `skyband.engine.aggregates`
+and `skyband.engine.joins`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from skyband.engine.groups import QueryGroup, ReducedBatch, Stream
+from skyband.engine.intake import BatchOutcome, Counts
 from skyband.engine.measures import ROWS, Measure, final, measures
-from skyband.errors import InputError
-from skyband.events.batch import EventBatch
+from skyband.engine.plans import PartialsPlan
+from skyband.engine.snapshot import State, under
+from skyband.engine.stats import GroupStats
+from skyband.errors import InputError, QueryError
+from skyband.events.batch import EventBatch, StreamColumns
 from skyband.events.keys import is_key, is_text
 from skyband.expressions import Bound
 from skyband.order import BoolArray, FloatArray, IntArray, merit_of, value_ranks
-from skyband.queries.decomposition import Decomposition
-from skyband.windows import ALWAYS, PaneGrid, WindowGrid
+from skyband.queries.query import Query
+from skyband.windows import ALWAYS, NEVER, PaneGrid, Schedule, WindowGrid
 
 PANE, ID, REMOTE, TIME, STREAM = "pane", "id", "remote", "time", "stream"
 FIRST, REFRESHED = "first", "refreshed"
@@ -41,50 +50,65 @@ class _Bounds:
 
 
 class Partials:
-    """Events of a stream on their way to a join, or to a ranking of their aggregates.
+    """The events of one query on their way to a join, or to a ranking of their aggregates.
 
     Parameters
     ----------
-    sides
-        The query, taken apart.
-    windows
-        Its windows.
-    order
-        Of its scores: decides which of two events of an id at the same time counts.
-    on
-        The column of remote ids; None where they are the stream's.
-    select
-        Columns to carry along.
-    group_by
-        The column of the objects' ids; None where they are the stream's.
+    query
+        A query that ranks ids.
     """
 
-    def __init__(
-        self,
-        sides: Decomposition,
-        windows: WindowGrid,
-        order: str,
-        on: str | None,
-        select: Sequence[str],
-        group_by: str | None = None,
-    ) -> None:
-        self.sides, self.grid, self.order, self.on, self.select = sides, PaneGrid(windows), order, on, tuple(select)
-        self.group_by = group_by
+    def __init__(self, query: Query) -> None:
+        assert query.sides is not None
+        self.query, self.sides, self.select, self.group_by = query, query.sides, query.select, query.group_by
+        self.on = None if query.join is None else query.join.on
+        self.schedule = Schedule.of(query)
+        self.windows = WindowGrid(self.schedule.size, self.schedule.slide, self.schedule.phase)
+        self.panes = PaneGrid(self.windows)
+        self.counts = Counts()
+        self.last = NEVER
         self.measures: dict[str, Measure] = {}
-        self.unfit = 0
-        """How many of the last objects have no score because an integer sum of theirs does not fit 64 bits."""
         self._bounds: _Bounds | None = None
         self._parts: list[pa.Table] = []
         self._carried: pa.Table | None = None
-        self._aside: dict[int, int] = {}  # by pane
+        self._settled: dict[int, int] = {}  # by pane
+        self._unfit = 0
 
     @property
-    def text_ids(self) -> bool:
-        """Whether ids are text."""
-        return self._bounds is not None and self._bounds.ids == pa.string()
+    def name(self) -> str:
+        """The query's name."""
+        return self.query.name
+
+    def __str__(self) -> str:
+        query = self.query
+        return (
+            f"score {query.score_expression} {query.order}"
+            + ("" if query.group_by is None else f", group by {query.group_by}")
+            + ("" if query.where is None else f", where {query.where_expression}")
+        )
+
+    @property
+    def id_type(self) -> pa.DataType:
+        """The type of ids: text or int64."""
+        return pa.int64() if self._bounds is None else self._bounds.ids
 
     def __len__(self) -> int:
         return sum(part.num_rows for part in self._parts)
+
+    @property
+    def late_before(self) -> int:
+        """Where the next window starts: an event before it has missed all its windows."""
+        return self.schedule.next_start
+
+    @property
+    def partly_before(self) -> int:
+        """The first pane that no answered window has: what lies before it has missed some of its windows."""
+        return NEVER if self._answered_to == NEVER else int(self.panes.of(np.array([self._answered_to]))[0])
+
+    @property
+    def _answered_to(self) -> int:
+        start = self.late_before
+        return NEVER if start == NEVER else start + self.schedule.size - self.schedule.slide
 
     # Rows in.
 
@@ -118,7 +142,19 @@ class Partials:
             remotes=_plain(schema.field(self.on or key).type),
         )
 
-    def passing(self, rows: EventBatch) -> tuple[BoolArray, BoolArray]:
+    def push(self, rows: EventBatch) -> BatchOutcome:
+        """Take in one batch."""
+        rows = rows.by(self.group_by)
+        passed, good = self._passing(rows)
+        missed = good & (rows.time < self.late_before)
+        partly = np.flatnonzero(good & ~missed & (rows.time < self._answered_to))
+        late, taken = np.flatnonzero(missed), np.flatnonzero(good & ~missed)
+        seen = BatchOutcome(passed, np.flatnonzero(passed & ~good), late, partly)
+        partials = self.partials(rows, taken)
+        self.merge(ReducedBatch(partials, rows.newest, len(late), len(partly), len(seen.rejected)))
+        return seen
+
+    def _passing(self, rows: EventBatch) -> tuple[BoolArray, BoolArray]:
         """Tell which rows pass the condition, and which of these have all that they need."""
         assert self._bounds is not None
         batch = rows.batch
@@ -136,7 +172,7 @@ class Partials:
         bounds, batch = self._bounds, rows.batch.take(pa.array(chosen))
         time = rows.time[chosen]
         columns: dict[str, Any] = {
-            PANE: self.grid.of(time),
+            PANE: self.panes.of(time),
             ID: rows.ids.take(pa.array(chosen)).cast(bounds.ids),
             TIME: time,
             ROWS: np.ones(len(chosen), np.int64),
@@ -149,42 +185,57 @@ class Partials:
         columns |= {CARRIED + name: batch.column(name) for name in self.select}
         return self._reduced(pa.table(columns), PANE)
 
-    def add(self, partials: pa.Table) -> None:
-        """Take in partials, of whatever origin."""
+    def merge(self, reduced: ReducedBatch) -> None:
+        """Take in a batch as partials, of whatever origin; of late rows, only their number."""
+        partials, settled, counts = reduced.partials, reduced.settled, self.counts
+        counts.late += reduced.late
+        counts.partly_late += reduced.partly_late
+        counts.rejected += reduced.rejected
         if partials.num_rows:
+            time = partials[TIME].to_numpy()
+            # Which windows are the first is the same for all times of the first pane.
+            self._note(int(time.min()), int(time.max()), int(partials[ROWS].to_numpy().sum()))
             self._parts.append(partials)
-        if len(self._parts) > MOST_PARTS:
-            self._parts = [self._reduced(_concat(self._parts), PANE)]
+            if len(self._parts) > MOST_PARTS:
+                self._parts = [self._reduced(_concat(self._parts), PANE)]
+        if settled is not None and settled.num_rows:
+            first, last, rows = (settled[name].to_numpy() for name in (FIRST, TIME, ROWS))
+            self._note(int(first.min()), int(last.max()), int(rows.sum()))
+            self._settle(settled)
 
-    def put_aside(self, panes: pa.Table) -> None:
-        """Note panes with events that are not here, and when the oldest of their remote values was refreshed."""
+    def _note(self, first: int, last: int, rows: int) -> None:
+        self.schedule.first, self.last = min(self.schedule.first, first), max(self.last, last)
+        self.counts.events += rows
+
+    def _settle(self, panes: pa.Table) -> None:
         for pane, refreshed in zip(panes[PANE].to_pylist(), panes[REFRESHED].to_pylist(), strict=True):
-            self._aside[pane] = min(refreshed, self._aside.get(pane, refreshed))
+            self._settled[pane] = min(refreshed, self._settled.get(pane, refreshed))
 
-    def aside_since(self, window: int) -> int:
-        """Return when the oldest remote value of events of a window that are not here was refreshed."""
-        panes = range(self.grid.first(window), self.grid.behind(window))
-        return min((since for pane, since in self._aside.items() if pane in panes), default=ALWAYS)
+    def settled_since(self, window: int) -> int:
+        """Return when the oldest remote value of a window's settled events, which are not here, was refreshed."""
+        panes = range(self.panes.first(window), self.panes.behind(window))
+        return min((since for pane, since in self._settled.items() if pane in panes), default=ALWAYS)
 
     # Objects out.
 
-    def objects(self, window: int) -> pa.Table:
-        """Return the objects of a window, with the columns `id`, `remote`, `time` and `stream`.
+    def objects(self, end: int) -> pa.Table:
+        """Return the objects of the window that ends there, with the columns `id`, `remote`, `time` and `stream`.
 
-        Of aggregates, all objects of the window; else those that are new in it, each once.
+        Of aggregates, all objects of the window; else those that are new in it, each once. Objects with an integer sum
+        that does not fit 64 bits have no score; they count as rejected.
         """
-        self._aside = {pane: since for pane, since in self._aside.items() if pane >= self.grid.first(window)}
+        window = self.windows.ending(end)
+        self._settled = {pane: since for pane, since in self._settled.items() if pane >= self.panes.first(window)}
         if self._carried is not None:
-            alive = self.grid.windows.last_of(self._carried[TIME].to_numpy()) >= window
+            alive = self.windows.last_of(self._carried[TIME].to_numpy()) >= window
             self._carried = self._carried.filter(pa.array(alive))
-        self.unfit = 0
         if not self._parts:
             return pa.table({ID: [], REMOTE: [], TIME: [], STREAM: []})
         whole = _concat(self._parts)
         pane = whole[PANE].to_numpy()
-        first, behind = self.grid.first(window), self.grid.behind(window)
+        first, behind = self.panes.first(window), self.panes.behind(window)
         found = self._reduced(whole.filter(pa.array((pane >= first) & (pane < behind))))
-        later = pane >= (self.grid.first(window + 1) if self.sides.aggregates else behind)
+        later = pane >= (self.panes.first(window + 1) if self.sides.aggregates else behind)
         self._parts = [whole.filter(pa.array(later))] if later.any() else []
         if self.sides.aggregates:
             found = found.append_column(STREAM, pa.array(self._aggregated(found)))
@@ -196,9 +247,16 @@ class Partials:
         """Return the stream's part of the score of each object, worked out of its aggregates; NaN where it is NULL."""
         values = {str(one): final(one, found, self.measures) for one in self.sides.aggregates}
         outside = [mask for _, mask in values.values() if mask is not None]
-        self.unfit = int(np.logical_or.reduce(outside).sum()) if outside else 0
+        unfit = int(np.logical_or.reduce(outside).sum()) if outside else 0
+        self.counts.rejected += unfit
+        self._unfit += unfit
         batch = pa.record_batch({name: column for name, (column, _) in values.items()})
         return _values(self.sides.part.bind(batch.schema, "score"), batch)
+
+    def take_unfit(self) -> int:
+        """Return how many objects were rejected so since this was asked last."""
+        unfit, self._unfit = self._unfit, 0
+        return unfit
 
     # What is carried along.
 
@@ -209,7 +267,7 @@ class Partials:
         if self._carried is None or self.sides.aggregates:
             self._carried = fresh
         else:
-            self._carried = _reduced(_concat([self._carried, fresh]), [], {}, self.order)
+            self._carried = _reduced(_concat([self._carried, fresh]), [], {}, self.query.order)
 
     def carried(self, ids: Sequence[Any]) -> pa.Table | None:
         """Return the carried columns of ids, in their order."""
@@ -221,23 +279,169 @@ class Partials:
 
     def _reduced(self, table: pa.Table, *by: str) -> pa.Table:
         sums = {ROWS: np.add.reduceat, **{name: one.reduce for name, one in self.measures.items()}}
-        return _reduced(table, by, sums, self.order)
+        return _reduced(table, by, sums, self.query.order)
 
-    # Snapshots.
+    # Looking inside, and snapshots.
 
-    def state(self) -> dict[str, pa.Table]:
-        """Return everything as tables."""
+    def stats(self) -> GroupStats:
+        """Return the numbers so far; nothing bounds what is kept but the window."""
+        kept = len(self)
+        return GroupStats(str(self), (self.name,), **asdict(self.counts), kept=kept, bound=kept)
+
+    def kept_now(self, what: str = "") -> str:
+        """Say how much is kept of the events so far; nothing before the first one."""
+        stats = self.stats()
+        return f": {stats.kept:,}{what} of {stats.events:,} events now" if stats.events else ""
+
+    def state(self) -> State:
+        """Return everything as plain values and tables."""
+        meta = {
+            "query": self.query.as_dict(), "schedule": asdict(self.schedule), "counts": asdict(self.counts),
+            "last": self.last,
+        }  # fmt: skip
         tables = {} if not self._parts else {"partials": self._reduced(_concat(self._parts), PANE)}
         tables |= {} if self._carried is None else {"carried": self._carried}
-        aside = {PANE: list(self._aside), REFRESHED: list(self._aside.values())}
-        return tables | ({"aside": pa.table(aside)} if self._aside else {})
+        settled = {PANE: list(self._settled), REFRESHED: list(self._settled.values())}
+        return meta, tables | ({"settled": pa.table(settled)} if self._settled else {})
 
-    def load(self, tables: dict[str, pa.Table]) -> None:
-        """Take over what `state` returned."""
+    def load(self, state: State) -> None:
+        """Take over what `state` returned, of the same query."""
+        meta, tables = state
+        self.schedule, self.counts = Schedule(**meta["schedule"]), Counts(**meta["counts"])
+        self.last = meta["last"]
         self._parts = [tables["partials"]] if "partials" in tables else []
         self._carried = tables.get("carried")
-        if "aside" in tables:
-            self.put_aside(tables["aside"])
+        if "settled" in tables:
+            self._settle(tables["settled"])
+
+
+Member = TypeVar("Member", bound=Partials)
+
+
+class PartialsGroup(QueryGroup, Generic[Member]):
+    """Queries that rank ids, each with partials of its own."""
+
+    takes: ClassVar[Literal["rows", "partials"]] = "partials"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.members: list[Member] = []
+        self.schema: pa.Schema | None = None
+
+    @abstractmethod
+    def _made(self, query: Query) -> Member:
+        """Make a member of a query."""
+
+    @classmethod
+    def check(cls, query: Query, stream: Stream, schema: pa.Schema | None) -> None:
+        """Raise QueryError where a query cannot be served."""
+        group = cls.of(query, stream)
+        group.add([query], NEVER, NEVER)
+        if schema is not None:
+            group.bind(schema, stream.source)
+
+    def add(self, queries: Sequence[Query], watermark: int, newest: int) -> None:
+        """Serve more queries; of what began before `newest` they have not seen all."""
+        members = [self._made(query) for query in queries]
+        for one in members:
+            one.schedule.closed_to = watermark
+            if newest != NEVER:
+                one.schedule.exact_from = one.schedule.first_start_from(newest + 1)
+        self._enter(members)
+
+    def _enter(self, members: Sequence[Member]) -> None:
+        self.members += members
+        self.queries += [one.query for one in members]
+        self.schedules += [one.schedule for one in members]
+
+    def remove(self, name: str) -> None:
+        """Stop serving a query."""
+        super().remove(name)
+        self.members = [one for one in self.members if one.name != name]
+
+    @property
+    def carried(self) -> set[str]:
+        """The columns that are carried into answers."""
+        return {name for query in self.queries for name in query.select}
+
+    @property
+    def id_columns(self) -> set[str]:
+        """The columns that queries take ids from, besides the stream's own."""
+        return {name for one in self.members for name in (one.group_by, one.on) if name is not None}
+
+    def bind(self, schema: pa.Schema, source: StreamColumns) -> None:
+        """Look up the columns of all queries."""
+        for one in self.members:
+            try:
+                one.bind(schema, source.id)
+            except InputError as error:
+                raise QueryError(str(error), one.name) from None
+        self.answers.plain = source.is_plain(schema)
+        self.schema = schema
+
+    def push(self, rows: EventBatch) -> list[BatchOutcome]:
+        """Take in one batch."""
+        return [one.push(rows) for one in self.members]
+
+    def merge(self, reduced: Mapping[str, ReducedBatch]) -> None:
+        """Take in a batch that is reduced already."""
+        for one in self.members:
+            one.merge(reduced[one.name])
+
+    def plans(self) -> Iterator[tuple[tuple[Any, ...], PartialsPlan]]:
+        """Yield which partials each query takes; those with the same key take the same."""
+        for one in self.members:
+            sides, settled = one.sides, self.settled(one)
+            key = (sides.part, sides.aggregates, sides.where, one.windows, one.query.order, one.on, one.select,
+                   one.group_by, one.late_before)  # fmt: skip
+            yield (*key, *((sides.service, sides.condition) if settled.num_rows else ())), PartialsPlan(
+                [one.name], sides, one.windows, one.panes, one.query.order, one.on, one.group_by, one.select,
+                one.measures, one.late_before, one.partly_before, settled,
+            )  # fmt: skip
+
+    def settled(self, one: Member) -> pa.Table:
+        """Return the ids that are out of every answer of a query for good, and when their values were refreshed."""
+        return pa.table({ID: pa.array([], one.id_type), REFRESHED: np.empty(0, np.int64)})
+
+    def limits(self, watermark: int | None) -> list[int] | None:
+        """Return up to where windows close."""
+        if watermark == ALWAYS:
+            return [
+                one.schedule.closed_to if one.last == NEVER else one.schedule.last_end_of(one.last)
+                for one in self.members
+            ]
+        return None if watermark is None else [watermark] * len(self.members)
+
+    def take_unfit(self) -> int:
+        """Return how many objects were rejected while answering since this was asked last."""
+        return sum(one.take_unfit() for one in self.members)
+
+    def stats(self) -> list[GroupStats]:
+        """Return the numbers so far, query by query."""
+        return [one.stats() for one in self.members]
+
+    def state(self) -> State:
+        """Return the state of each query, and the columns that it is bound to."""
+        states = [one.state() for one in self.members]
+        tables = {} if self.schema is None else {"schema": self.schema.empty_table()}
+        for place, (_, inner) in enumerate(states):
+            tables |= {f"{place}/{name}": table for name, table in inner.items()}
+        return {"members": [meta for meta, _ in states]}, tables | self.answers.state()
+
+    @classmethod
+    def load(cls, state: State, stream: Stream) -> Self:
+        """Make a group again from what `state` returned."""
+        meta, tables = state
+        queries = [Query.from_dict(given["query"]) for given in meta["members"]]
+        group = cls.of(queries[0], stream)
+        members = [group._made(query) for query in queries]
+        for place, (one, inner) in enumerate(zip(members, meta["members"], strict=True)):
+            one.load((inner, under(f"{place}/", tables)))
+        group._enter(members)
+        group.answers.load(tables)
+        if "schema" in tables:
+            group.bind(tables["schema"].schema, stream.source)
+        return group
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -271,7 +475,7 @@ def _reduced(table: pa.Table, by: Sequence[str], measures: dict[str, Any], order
         places.append(merit_of(table[STREAM].to_numpy(), order))
     if REMOTE in table.column_names:
         places.append(np.asarray(pc.rank(table[REMOTE], tiebreaker="dense")))
-    sort = _settled(table, np.lexsort((*reversed(places), *keys)), [*keys, *places])
+    sort = _by_carried(table, np.lexsort((*reversed(places), *keys)), [*keys, *places])
     begins = np.ones(len(sort), bool)
     begins[1:] = np.logical_or.reduce([key[sort][1:] != key[sort][:-1] for key in keys])
     starts = np.flatnonzero(begins)
@@ -282,7 +486,7 @@ def _reduced(table: pa.Table, by: Sequence[str], measures: dict[str, Any], order
     return latest
 
 
-def _settled(table: pa.Table, sort: IntArray, columns: Sequence[Any]) -> IntArray:
+def _by_carried(table: pa.Table, sort: IntArray, columns: Sequence[Any]) -> IntArray:
     """Return an order in which rows that are equal in some columns come by what they carry, the first of it last."""
     carried = [table[name] for name in table.column_names if name.startswith(CARRIED)]
     equal = np.logical_and.reduce([column[sort][1:] == column[sort][:-1] for column in columns])

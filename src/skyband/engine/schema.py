@@ -16,7 +16,6 @@ from skyband.events.batch import StreamColumns
 from skyband.events.keys import is_text
 from skyband.expressions.bind import find_column
 from skyband.queries.query import JOINED_COLUMNS, Query
-from skyband.windows import WindowGrid
 
 _PARTITIONS = {
     "integer": pa.int64(),
@@ -78,12 +77,10 @@ def _used_by(query: Query, schema: pa.Schema) -> list[str]:
 
 
 def _used_by_sides(query: Query, source: StreamColumns, schema: pa.Schema) -> list[str]:
-    assert query.sides is not None
-    on = None if query.join is None else query.join.on
-    side = Partials(query.sides, WindowGrid(1, 1), query.order, on, query.select, query.group_by)
-    side.bind(schema, source.id)
-    keys = [name for name in (on, query.group_by) if name is not None]
-    used = [name for expression in query.sides.expressions for name in expression.columns]
+    partials = Partials(query)
+    partials.bind(schema, source.id)
+    keys = [name for name in (partials.on, partials.group_by) if name is not None]
+    used = [name for expression in partials.sides.expressions for name in expression.columns]
     return [*query.select, *keys, *(find_column(name, schema).name for name in used)]
 
 

@@ -190,12 +190,12 @@ class Election:
     def state(self) -> dict[str, Any]:
         """Return what decides the next election."""
         random = self._random.bit_generator.state
-        return {"random": random, "credit": self._credit, "savings": self._carry_over.state()}
+        return {"random": random, "credit": self._credit, "carry_over": self._carry_over.state()}
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on where `state` was taken."""
         self._random.bit_generator.state, self._credit = state["random"], state["credit"]
-        self._carry_over.load(state["savings"])
+        self._carry_over.load(state["carry_over"])
 
 
 class CarryOver:

@@ -363,7 +363,7 @@ class RemoteJoin:
         waiting = list(self._waiting.values())
         columns = {name: [getattr(one, name) for one in waiting] for name in ("id", "stream", "time", "remote")}
         return (
-            {"objects": meta, "maintainer": self.election.state(), "forgot_to": self._forgot_to},
+            {"objects": meta, "election": self.election.state(), "forgot_to": self._forgot_to},
             {f"objects/{name}": table for name, table in tables.items()} | {"waiting": pa.table(columns)},
         )
 
@@ -372,7 +372,7 @@ class RemoteJoin:
         meta, tables = state
         inner = {name.removeprefix("objects/"): table for name, table in tables.items() if name.startswith("objects/")}
         self.objects.load((meta["objects"], inner))
-        self.election.load(meta["maintainer"])
+        self.election.load(meta["election"])
         self._forgot_to = meta["forgot_to"]
         columns = tables["waiting"].to_pydict()
         nothing = np.full(len(columns["id"]), np.nan)

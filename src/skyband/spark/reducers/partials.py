@@ -1,15 +1,15 @@
-"""The stream side of queries that join or aggregate, made by Spark: of each pane and id one row comes back.
+"""Partials of queries that join or aggregate, made by Spark: of each pane and id one row comes back.
 
 On the executors rows are filtered, and reduced to what `skyband.engine.partials` calls partials: of each pane and id
 the latest event, or the aggregates of its events. All events of a pane lie in the same windows, so the driver makes of
 these rows the very objects that it would make of all events. Thresholds, which spare other queries most of their rows,
 are of no use here: another event of an id, or another remote value, gives it another score.
 
-What the replica knows is joined on the executors as far as it is final: ids that are *settled* (`Joins.settled`) are
+What the replica knows is joined on the executors as far as it is final: *settled* ids (`JoinGroup.settled`) are
 broadcast with every batch, and of their events only a row per pane comes back. Any other remote value may be refreshed
 before the window is answered, so it is looked up then, on the driver.
 
-Queries over the same windows that have the same stream side share one pass.
+Queries over the same windows with the same partials share one pass.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from skyband.windows import NEVER
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-TAKEN, REJECTED, OTHER, LATE, ASIDE, AHEAD = 0, 1, 2, 3, 4, 5
-_KIND, _NEWEST, _LATEST, _SETTLED = "kind", "newest", "latest", "settled"
+TAKEN, REJECTED, OTHER, LATE, SETTLED, AHEAD = 0, 1, 2, 3, 4, 5
+_KIND, _NEWEST, _LATEST, _SETTLED_ID = "kind", "newest", "latest", "settled"
 
 
 class PartialsReducer:
@@ -80,12 +80,12 @@ class PartialsReducer:
         settled = plan.settled
         rows = df.select(*(F.expr(text).alias(name) for name, text in self._columns(plan, not_after).items()))
         if settled.num_rows:
-            known = df.sparkSession.createDataFrame(settled.rename_columns([_SETTLED, REFRESHED]))
-            rows = rows.join(F.broadcast(known), F.expr(f"{ID} = {_SETTLED} AND {_KIND} = {TAKEN}"), "left")
-            rows = rows.withColumn(_KIND, F.expr(f"CASE WHEN isnull({_SETTLED}) THEN {_KIND} ELSE {ASIDE} END"))
+            known = df.sparkSession.createDataFrame(settled.rename_columns([_SETTLED_ID, REFRESHED]))
+            rows = rows.join(F.broadcast(known), F.expr(f"{ID} = {_SETTLED_ID} AND {_KIND} = {TAKEN}"), "left")
+            rows = rows.withColumn(_KIND, F.expr(f"CASE WHEN isnull({_SETTLED_ID}) THEN {_KIND} ELSE {SETTLED} END"))
         else:
             rows = rows.withColumn(REFRESHED, F.lit(None).cast("bigint"))
-        keys = {PANE: f"{_KIND} IN ({TAKEN}, {ASIDE})", ID: f"{_KIND} = {TAKEN}"}
+        keys = {PANE: f"{_KIND} IN ({TAKEN}, {SETTLED})", ID: f"{_KIND} = {TAKEN}"}
         grouped = [F.expr(f"CASE WHEN {mine} THEN {name} END").alias(name) for name, mine in keys.items()]
         return rows.groupBy(F.col(_KIND), *grouped).agg(
             self._latest(rows, plan), *(F.expr(f"{text} AS {quoted(name)}") for name, text in self._sums(plan))
@@ -162,13 +162,13 @@ class PartialsReducer:
             found[name] = pc.fill_null(taken[name], measure.nothing)
         found |= {CARRIED + name: latest.field(CARRIED + name) for name in plan.select}
         partials = pa.table(found)
-        aside = table.filter(pc.equal(table[_KIND], ASIDE)).select([PANE, ROWS, FIRST, _NEWEST, REFRESHED])
-        partly = [part.filter(pc.less(part[PANE], plan.partly_before))[ROWS] for part in (partials, aside)]
+        settled = table.filter(pc.equal(table[_KIND], SETTLED)).select([PANE, ROWS, FIRST, _NEWEST, REFRESHED])
+        partly = [part.filter(pc.less(part[PANE], plan.partly_before))[ROWS] for part in (partials, settled)]
         return ReducedBatch(
             partials, NEVER if newest is None else int(newest), late=counts[LATE],
             rejected=counts[REJECTED] + counts[AHEAD], ahead=counts[AHEAD],
             partly_late=sum(pc.sum(rows).as_py() or 0 for rows in partly),
-            aside=aside.rename_columns([PANE, ROWS, FIRST, TIME, REFRESHED]),
+            settled=settled.rename_columns([PANE, ROWS, FIRST, TIME, REFRESHED]),
         )  # fmt: skip
 
 
@@ -188,7 +188,7 @@ def _argument(measure: Measure) -> str:
 
 
 def _pane(plan: PartialsPlan, time: str) -> str:
-    """Return the pane of a row, as `skyband.engine.partials.Grid` numbers them."""
+    """Return the pane of a row, as `skyband.windows.PaneGrid` numbers them."""
     windows, rest = plan.windows, plan.panes.rest
     since = f"({time} - {windows.offset}L)"
     within = f"pmod({since}, {windows.slide}L)"
