@@ -333,7 +333,7 @@ class DueWindows:
         first = np.array([schedule.first for schedule in schedules], np.int64)
         begun, limit = np.maximum(first, closed), np.array(limits, np.int64)
         start = begun + slide - (begun - phase - size) % slide  # the first end after either
-        count = np.maximum((limit - start) // slide + 1, 0)
+        count = np.where(limit < start, 0, (limit - start) // slide + 1)  # NEVER less ALWAYS does not fit int64
         if np.any(count > MOST_DUE):
             which = int(count.argmax())
             msg = (
