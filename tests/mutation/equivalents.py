@@ -7,6 +7,16 @@ EQUIVALENT: dict[str, dict[str, list[str]]] = {
         "a short cut: what follows finds nothing to add": [
             "Panes.cover: self.cuts[0] <= low -> (self.cuts[0] < low)",
         ],
+        "all is settled once more, though nothing was cut: costs time only": [
+            "Panes.refine: len(new) > 0 -> (len(new) >= 0)",
+        ],
+        "what is filled begins at a cut, so a pane that ends where it ends is whole": [
+            "Panes.heal: ends > high -> (ends >= high)",
+        ],
+        "the same cuts, made in another way": [
+            "Panes._between: (high - low) // grid + 1 <= listed -> ((high - low) // grid + 1 < listed)",
+            "Panes._between: (high - low) // grid + 1 -> ((high - low) // grid - 1)",
+        ],
     },
     "algorithms/staircase/prefilter.py": {
         "the one partition has number 0": ["_bars: partitions > 1 -> (partitions >= 1)"],

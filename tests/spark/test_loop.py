@@ -309,6 +309,7 @@ def test_times_that_no_calendar_has(spark: Any, tmp_path: Path, t: int) -> None:
 
 def test_late_and_rejected_rows(spark: Any, tmp_path: Path) -> None:
     tables = [some(0), some(300), pa.concat_tables([some(10, n=3), some(400)]), some(500)]
+    tables += [some(505, n=3), some(515, n=2)]  # which are late for some of their windows
     for sides in (("late",), ("rejected",), ("late", "rejected"), ()):
         stream = Stream(spark, tmp_path / "+".join(sides), TOP)
         stream.start(TOP, **{side: stream.sinks[side] for side in sides})
@@ -321,6 +322,7 @@ def test_late_and_rejected_rows(spark: Any, tmp_path: Path) -> None:
                 truth = pa.Table.from_batches(parts).select(SCHEMA.names).to_pylist() if side in sides and parts else []
                 assert sorted(map(repr, [] if ours is None else ours.to_pylist())) == sorted(map(repr, truth))
                 parts.clear()
+        assert [entry["partlyLate"] for entry in stream.status["progress"]][-2:] == [2, 1]
 
 
 # Rows from the future.
