@@ -25,6 +25,7 @@ from skyband.remote.acquatop import acquatop
 from skyband.remote.policies import GAINING, POLICIES
 from skyband.remote.services.base import Id
 from skyband.times import SECOND
+from skyband.windows import WindowGrid
 
 SIZE, SLIDE, WINDOWS = 100 * SECOND, 60 * SECOND, 150
 RANKING = tuple(name for name, policy in POLICIES.items() if not policy.needs_filter)
@@ -131,8 +132,9 @@ class World:
             return {name: float(current[-1][row[int(name)]]) for name in ids}
 
         join = acquatop(
-            skyband.remote.Remote(fetch, known=self.remote.replica(rates=policy.endswith("WBM"))), k=k, n=n, size=SIZE,
-            slide=SLIDE, offset=START % SLIDE, score=self.score, policy=policy, budget=budget, carry=carry, seed=SEED,
+            skyband.remote.Remote(fetch, known=self.remote.replica(rates=policy.endswith("WBM"))), k=k, n=n,
+            windows=WindowGrid(SIZE, SLIDE, START % SLIDE), score=self.score, policy=policy, budget=budget,
+            carry=carry, seed=SEED,
             only_candidates=True,  # as in the paper
         )  # fmt: skip
         for window, truth in zip(self.windows, self.truth, strict=True):

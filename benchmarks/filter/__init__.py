@@ -26,6 +26,7 @@ from skyband.remote.filter_join import filter_join
 from skyband.remote.policies import GAINING, POLICIES
 from skyband.remote.services.base import Id
 from skyband.times import MINUTE, SECOND
+from skyband.windows import WindowGrid
 
 SIZE, SLIDE, WINDOWS = 100 * SECOND, MINUTE, 140
 LISTED = 10 * MINUTE  # the size in the query of the paper's Listing 1.1
@@ -100,8 +101,9 @@ class World:
             return {name: float(current[-1][row[int(name)]]) for name in ids}
 
         join = filter_join(
-            skyband.remote.Remote(fetch, known=self.remote.replica(rates="WBM" in policy)), size=self.size, slide=SLIDE,
-            offset=START % SLIDE, condition=">", threshold=self.threshold, policy=policy, budget=budget, seed=SEED,
+            skyband.remote.Remote(fetch, known=self.remote.replica(rates="WBM" in policy)),
+            windows=WindowGrid(self.size, SLIDE, START % SLIDE), condition=">", threshold=self.threshold,
+            policy=policy, budget=budget, seed=SEED,
             only_candidates=True,  # as in the paper
         )  # fmt: skip
         found = []

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from benchmarks import BenchmarkError, baselines
 from benchmarks.measure import Cell, Patience, little_garbage
 from benchmarks.workloads import SCORES, SEED
-from skyband.algorithms.in_order import InOrder, Keeper, PerQuery
+from skyband.algorithms.in_order import CandidateKeeper, InOrder, PerQuery
 from skyband.algorithms.mtops.mtopband import Band
 from skyband.algorithms.stkqf.stkqf import STKQF
 from skyband.answers.answer import Answers
@@ -255,7 +255,7 @@ def places_held(monitor: Monitor) -> int:
     )
 
 
-def _places(keeper: Keeper) -> int:
+def _places(keeper: CandidateKeeper) -> int:
     if isinstance(keeper, PerQuery):
         return sum(_places(part) for _, part in keeper.keepers)
     return int(keeper.refs.sum()) if isinstance(keeper, Band) else len(keeper.kept())

@@ -16,7 +16,7 @@ from benchmarks.measure import Cell
 from benchmarks.papers import USUAL, Run, Stream, fastest, run
 from benchmarks.papers.views import Views
 from skyband import algorithms
-from skyband.algorithms.base import Algorithm, Arriving, BatchCounts, Picks, sift
+from skyband.algorithms.base import Algorithm, Arriving, BatchCounts, Selection, sift
 from skyband.algorithms.naive import Naive
 from skyband.queries.query import Query
 from skyband.windows import DueWindows
@@ -34,9 +34,9 @@ class Idle(Naive):
         """Keep no event."""
         sift(arriving.columns, counts)
 
-    def answer(self, due: DueWindows, sealed_to: int) -> Picks:  # noqa: ARG002 - no event is there to be answered with
+    def answer(self, due: DueWindows, sealed_to: int) -> Selection:  # noqa: ARG002 - no event is there to be answered with
         """Answer with nothing."""
-        return Picks(np.empty(0, np.int32), np.zeros(len(due) + 1, np.int64))
+        return Selection(np.empty(0, np.int32), np.zeros(len(due) + 1, np.int64))
 
 
 @contextmanager

@@ -20,6 +20,7 @@ _UNITS = {
     **dict.fromkeys(("day", "days", "d"), DAY),
     **dict.fromkeys(("week", "weeks", "w"), WEEK),
 }
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([A-Za-zµ]+)\s*")
 MAX_DIGITS = 30
 FARTHEST = 2**61
@@ -29,7 +30,7 @@ Duration = str | timedelta | int
 """A length of time: text such as ``"1 hour 30 minutes"``, a `timedelta`, or whole microseconds."""
 
 
-def microseconds(duration: Duration, what: str = "duration") -> int:
+def parse_duration(duration: Duration, what: str = "duration") -> int:
     """Return a length of time in microseconds.
 
     Parameters
@@ -41,7 +42,7 @@ def microseconds(duration: Duration, what: str = "duration") -> int:
 
     Examples
     --------
-    >>> microseconds("1 minute 30 seconds")
+    >>> parse_duration("1 minute 30 seconds")
     90000000
     """
     if isinstance(duration, timedelta):
@@ -64,7 +65,7 @@ def microseconds(duration: Duration, what: str = "duration") -> int:
 
 def not_negative(duration: Duration | None, what: str) -> int | None:
     """Return a length of time that may be left out, in microseconds; refuse one below 0."""
-    found = None if duration is None else microseconds(duration, what)
+    found = None if duration is None else parse_duration(duration, what)
     if found is not None and found < 0:
         msg = f"{what} is {duration!r}; it must not be negative"
         raise InputError(msg)
@@ -73,8 +74,7 @@ def not_negative(duration: Duration | None, what: str) -> int | None:
 
 def _parse(text: str, what: str) -> int:
     stripped = text.strip().removeprefix("interval ").removeprefix("INTERVAL ")
-    total, at = 0.0, 0
-    exact = 0
+    total, at = 0, 0
     while match := _PART.match(stripped, at):
         number, unit = match.groups()
         factor = _UNITS.get(unit.lower())
@@ -85,31 +85,24 @@ def _parse(text: str, what: str) -> int:
         if len(number) > MAX_DIGITS:
             msg = f"{what} has a number of {len(number):,} digits; at most {MAX_DIGITS} are allowed"
             raise QueryError(msg)
-        part = int(number) * factor if "." not in number else round(float(number) * factor)
-        exact += part
-        total += 1
+        total += int(number) * factor if "." not in number else round(float(number) * factor)
         at = match.end()
-    if total == 0 or at != len(stripped):
+    if at == 0 or at != len(stripped):
         msg = f"{what} is {text!r}, which is no length of time; write for example '10 minutes' or '1 hour 30 minutes'"
         raise QueryError(msg)
-    return exact
+    return total
 
 
-def spoken(duration: int) -> str:
+def format_duration(duration: int) -> str:
     """Return microseconds in the shortest exact words.
 
     Examples
     --------
-    >>> spoken(90_000_000), spoken(3_600_000_000), spoken(1500)
+    >>> format_duration(90_000_000), format_duration(3_600_000_000), format_duration(1500)
     ('90 seconds', '1 hour', '1500 microseconds')
     """
-    for unit, name in (
-        (DAY, "day"),
-        (HOUR, "hour"),
-        (MINUTE, "minute"),
-        (SECOND, "second"),
-        (MILLISECOND, "millisecond"),
-    ):
+    units = {DAY: "day", HOUR: "hour", MINUTE: "minute", SECOND: "second", MILLISECOND: "millisecond"}
+    for unit, name in units.items():
         if duration and duration % unit == 0:
             count = duration // unit
             return f"{count} {name}{'' if abs(count) == 1 else 's'}"
@@ -133,10 +126,7 @@ def microseconds_of(moment: int | datetime) -> int:
         msg = f"{moment!r} is no moment; give a datetime, or whole microseconds since the epoch"
         raise InputError(msg)
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+    return (aware - _EPOCH) // timedelta(microseconds=1)
 
 
 Moment = datetime | int

@@ -12,18 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, get_args, overload
+from typing import Any, Literal, NamedTuple, Self, TypeVar, get_args
 
 import numpy as np
 
 from skyband.errors import QueryError, TooManyWindows
 from skyband.order import ALWAYS, NEVER, IntArray
-from skyband.times import Duration, microseconds, spoken
+from skyband.times import Duration, format_duration, parse_duration
 
-if TYPE_CHECKING:
-    from skyband.queries.query import Query
-
-__all__ = ["ALWAYS", "NEVER", "DueWindows", "Layout", "Schedule", "layout", "progressions"]
+__all__ = ["ALWAYS", "NEVER", "Backfill", "DueWindows", "Layout", "Schedule", "layout", "progressions"]
 MOST_DUE = 20_000_000
 
 
@@ -31,6 +28,75 @@ Closed = Literal["left", "right"]
 
 
 _COUNT = re.compile(r"\s*(\d+)\s*(?:events?|rows?)\s*")
+
+
+N = TypeVar("N", int, IntArray)
+
+
+@dataclass
+class WindowGrid:
+    """Which windows there are, by number: window w is ``[phase + w * slide, phase + w * slide + size)``.
+
+    Examples
+    --------
+    >>> windows = WindowGrid(9, 3)
+    >>> windows.first_of(10), windows.last_of(10), windows.start(1), windows.end(1)
+    (1, 3, 3, 12)
+    >>> windows.first_end_after(12), windows.last_end_by(12), windows.last_end_of(12), windows.first_start_from(12)
+    (15, 12, 21, 12)
+    """
+
+    size: int
+    slide: int
+    phase: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.slide <= self.size:
+            msg = f"the window has size {self.size} and slide {self.slide}; a slide is more than 0 and at most the size"
+            raise QueryError(msg)
+
+    def start(self, window: N) -> N:
+        """Return where a window starts."""
+        return self.phase + window * self.slide
+
+    def end(self, window: N) -> N:
+        """Return where a window ends."""
+        return self.start(window) + self.size
+
+    def first_of(self, position: N) -> N:
+        """Return the first window that contains a position."""
+        return (position - self.phase - self.size) // self.slide + 1
+
+    def last_of(self, position: N) -> N:
+        """Return the last window that contains a position."""
+        return (position - self.phase) // self.slide
+
+    def ending(self, end: int) -> int:
+        """Return the window that ends there."""
+        window = self.first_of(end) - 1
+        if self.end(window) != end:
+            msg = (
+                f"no window ends at {end}: with size {self.size}, slide {self.slide} and offset {self.phase} "
+                f"one ends at {self.end(window)}, the next at {self.end(window + 1)}"
+            )
+            raise QueryError(msg)
+        return window
+
+    def first_end_after(self, position: N) -> N:
+        """Return the first window end after a position: of the first window that contains it."""
+        return self.end(self.first_of(position))
+
+    def last_end_by(self, position: N) -> N:
+        """Return the last window end at or before a position."""
+        return self.end(self.first_of(position) - 1)
+
+    def last_end_of(self, position: N) -> N:
+        """Return the end of the last window that contains a position."""
+        return self.end(self.last_of(position))
+
+    def first_start_from(self, position: N) -> N:
+        """Return the first window start at or after a position."""
+        return self.start(self.last_of(position - 1) + 1)
 
 
 @dataclass(frozen=True)
@@ -53,7 +119,7 @@ class PaneGrid:
 
     def of(self, time: IntArray) -> IntArray:
         """Return the pane of each time."""
-        slides, within = np.divmod(time - self.windows.offset, self.windows.slide)
+        slides, within = np.divmod(time - self.windows.phase, self.windows.slide)
         second = (within >= self.rest) & (self.rest > 0)
         return 2 * slides + second.astype(np.int64)
 
@@ -64,62 +130,6 @@ class PaneGrid:
     def behind(self, window: int) -> int:
         """Return the first pane behind a window."""
         return 2 * (window + self.windows.size // self.windows.slide) + (self.rest > 0)
-
-
-@dataclass(frozen=True)
-class WindowGrid:
-    """Which windows there are, by number: window w is ``[offset + w * slide, offset + w * slide + size)``.
-
-    Examples
-    --------
-    >>> windows = WindowGrid(9, 3)
-    >>> windows.first_of(10), windows.last_of(10), windows.start(1), windows.end(1)
-    (1, 3, 3, 12)
-    """
-
-    size: int
-    slide: int
-    offset: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 < self.slide <= self.size:
-            msg = f"the window has size {self.size} and slide {self.slide}; a slide is more than 0 and at most the size"
-            raise QueryError(msg)
-
-    def start(self, window: int) -> int:
-        """Return where a window starts."""
-        return self.offset + window * self.slide
-
-    def end(self, window: int) -> int:
-        """Return where a window ends."""
-        return self.start(window) + self.size
-
-    @overload
-    def first_of(self, time: int) -> int: ...
-    @overload
-    def first_of(self, time: IntArray) -> IntArray: ...
-    def first_of(self, time: int | IntArray) -> int | IntArray:
-        """Return the first window that holds a time."""
-        return (time - self.offset - self.size) // self.slide + 1
-
-    @overload
-    def last_of(self, time: int) -> int: ...
-    @overload
-    def last_of(self, time: IntArray) -> IntArray: ...
-    def last_of(self, time: int | IntArray) -> int | IntArray:
-        """Return the last window that holds a time."""
-        return (time - self.offset) // self.slide
-
-    def ending(self, end: int) -> int:
-        """Return the window that ends there."""
-        window, rest = divmod(end - self.offset - self.size, self.slide)
-        if rest:
-            msg = (
-                f"no window ends at {end}: with size {self.size}, slide {self.slide} and offset {self.offset} "
-                f"one ends at {end - rest}, the next at {end - rest + self.slide}"
-            )
-            raise QueryError(msg)
-        return window
 
 
 @dataclass(frozen=True)
@@ -162,44 +172,51 @@ class Window:
         closed: Closed = "left",
     ) -> None:
         problems: list[str] = []
-        length, counts = extent(size, "size", problems)
-        step, counts_too = (length, counts) if slide is None else extent(slide, "slide", problems)
+        length, counts = parse_extent(size, "size", problems)
+        step, counts_too = (length, counts) if slide is None else parse_extent(slide, "slide", problems)
         shift = _checked(offset, "offset", problems)
         if not problems:
             problems += _window_problems(length, step, shift, closed, counts, counts_too)
         if problems:
             raise QueryError(problems)
-        for name, value in (
-            ("size", length),
-            ("slide", step),
-            ("offset", shift),
-            ("closed", closed),
-            ("counts", counts),
-        ):
+        given = {"size": length, "slide": step, "offset": shift, "closed": closed, "counts": counts}
+        for name, value in given.items():
             object.__setattr__(self, name, value)
 
+    @property
+    def shift(self) -> int:
+        """How much later than here windows lie on their axis: 1 where they are closed on the right."""
+        return 1 if self.closed == "right" else 0
+
+    @property
+    def grid(self) -> WindowGrid:
+        """The windows on their axis."""
+        if self.counts:  # answered every `slide` events: the ends are aligned, not the starts
+            return WindowGrid(self.size, self.slide, -self.size % self.slide)
+        return WindowGrid(self.size, self.slide, (self.offset + self.shift) % self.slide)
+
     def __repr__(self) -> str:
-        parts = [repr(self._spoken(self.size)), f"slide={self._spoken(self.slide)!r}"]
+        parts = [repr(self._say(self.size)), f"slide={self._say(self.slide)!r}"]
         if self.offset:
-            parts.append(f"offset={spoken(self.offset)!r}")
+            parts.append(f"offset={format_duration(self.offset)!r}")
         if self.closed != "left":
             parts.append(f"closed={self.closed!r}")
         return f"Window({', '.join(parts)})"
 
-    def _spoken(self, extent: int) -> str:
-        return f"{extent} event{'' if extent == 1 else 's'}" if self.counts else spoken(extent)
+    def _say(self, extent: int) -> str:
+        return f"{extent} event{'' if extent == 1 else 's'}" if self.counts else format_duration(extent)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the parameters that make this window again."""
         return {
-            "size": self._spoken(self.size),
-            "slide": self._spoken(self.slide),
-            "offset": spoken(self.offset) if self.offset else 0,
+            "size": self._say(self.size),
+            "slide": self._say(self.slide),
+            "offset": format_duration(self.offset) if self.offset else 0,
             "closed": self.closed,
         }
 
 
-def extent(value: Duration, what: str, problems: list[str]) -> tuple[int, bool]:
+def parse_extent(value: Duration, what: str, problems: list[str]) -> tuple[int, bool]:
     """Return how long something is, and whether that counts events; add to the problems what is wrong with it."""
     if isinstance(value, str) and (match := _COUNT.fullmatch(value)):
         if len(match[1]) > 18:
@@ -211,7 +228,7 @@ def extent(value: Duration, what: str, problems: list[str]) -> tuple[int, bool]:
 
 def _checked(value: Duration, what: str, problems: list[str]) -> int:
     try:
-        return microseconds(value, what)
+        return parse_duration(value, what)
     except QueryError as error:
         problems.extend(error.problems)
         return 0
@@ -219,7 +236,7 @@ def _checked(value: Duration, what: str, problems: list[str]) -> int:
 
 def _window_problems(size: int, slide: int, offset: int, closed: str, counts: bool, counts_too: bool) -> list[str]:
     def say(extent: int, counted: bool) -> str:
-        return f"{extent} events" if counted else spoken(extent)
+        return f"{extent} events" if counted else format_duration(extent)
 
     problems = []
     if counts != counts_too:
@@ -242,65 +259,69 @@ def _window_problems(size: int, slide: int, offset: int, closed: str, counts: bo
     return problems
 
 
-@dataclass
-class Schedule:
+@dataclass(frozen=True)
+class Backfill:
+    """What a new query misses of a stream's past: events from `low` on and before `high`.
+
+    `case` is its position relative to the other queries: case I-IV of `skyband.algorithms.stkqf.skyline`. `state` says
+    whether the events are "missing" for good, "pending", or "done".
+    """
+
+    case: str
+    low: int
+    high: int
+    state: Literal["missing", "pending", "done"] = "missing"
+
+
+@dataclass(kw_only=True)
+class Schedule(WindowGrid):
     """The windows of one query: which are past, which come next, from where on answers are exact.
 
     Windows before that of the `first` event are not answered; one that came too late for all windows is not it.
-    Of a query that came later, `case` says how it lies to the others, and `missing_from` and `missing_to` what of the
-    stream's past it misses; `past` whether that is "missing" for good, "awaited", or "filled". Windows that start where
-    it was filled are exact too.
+    `backfill` is what a query that came later misses of the stream's past. Windows that start where it is done are
+    exact too.
     """
 
     name: str
     k: int
-    size: int
-    slide: int
-    phase: int
-    shift: int
+    shift: int = 0
     closed_to: int = NEVER
     first: int = ALWAYS
     exact_from: int = NEVER
     paused: bool = False
-    case: str = ""
-    missing_from: int = NEVER
-    missing_to: int = NEVER
-    past: str = ""
+    backfill: Backfill | None = None
 
     @classmethod
-    def of(cls, query: Query) -> Self:
-        """Lay out the windows of a query on its axis."""
-        window = query.window
-        if window.counts:  # answered every `slide` events: the ends are aligned, not the starts
-            return cls(query.name, query.most_rows, window.size, window.slide, -window.size % window.slide, 0)
-        shift = 1 if window.closed == "right" else 0
-        phase = (window.offset + shift) % window.slide
-        return cls(query.name, query.most_rows, window.size, window.slide, phase, shift)
+    def of(cls, name: str, k: int, window: Window) -> Self:
+        """Lay out the windows of a query on their axis."""
+        grid = window.grid
+        return cls(grid.size, grid.slide, grid.phase, name=name, k=k, shift=window.shift)
+
+    @classmethod
+    def load(cls, state: dict[str, Any]) -> Self:
+        """Return the schedule that `dataclasses.asdict` turned into a dict."""
+        backfill = state["backfill"]
+        return cls(**{**state, "backfill": None if backfill is None else Backfill(**backfill)})
 
     @property
     def next_start(self) -> int:
         """Where the first window that is not yet answered starts."""
-        return NEVER if self.closed_to == NEVER else self.last_end_by(self.closed_to) + self.slide - self.size
+        return NEVER if self.closed_to == NEVER else self.start(self.first_of(self.closed_to))
 
     def is_exact(self, start: int) -> bool:
         """Tell whether a window that starts there misses nothing."""
-        return start >= self.exact_from or (self.past == "filled" and self.missing_from <= start < self.missing_to)
+        past = self.backfill
+        return start >= self.exact_from or (past is not None and past.state == "done" and past.low <= start < past.high)
 
-    def first_end_after(self, position: int) -> int:
-        """Return the first window end after a position: of the first window that contains it."""
-        return position + self.slide - (position - self.phase - self.size) % self.slide
+    @property
+    def pending(self) -> Backfill | None:
+        """The past that the query waits for; None where it waits for nothing."""
+        return self.backfill if self.backfill is not None and self.backfill.state == "pending" else None
 
-    def first_start_from(self, position: int) -> int:
-        """Return the first window start at or after a position."""
-        return self.first_end_after(position - 1 + self.size) - self.size
-
-    def last_end_by(self, position: int) -> int:
-        """Return the last window end at or before a position."""
-        return position - (position - self.phase - self.size) % self.slide
-
-    def last_end_of(self, position: int) -> int:
-        """Return the end of the last window that contains a position."""
-        return position - (position - self.phase) % self.slide + self.size
+    def still_missing(self) -> tuple[int, int]:
+        """Return from where to where the query misses events of the past, from its next window on."""
+        assert self.backfill is not None, f"query {self.name!r} misses nothing of the past"
+        return max(self.next_start, self.backfill.low), self.backfill.high
 
     def ends_by(self, limit: int) -> IntArray:
         """Return the ends of the unanswered windows from the one that contains the first event up to `limit`."""
@@ -329,10 +350,9 @@ class DueWindows:
     @classmethod
     def by(cls, schedules: Sequence[Schedule], limits: Sequence[int]) -> DueWindows:
         """List the windows of each schedule that contain something from its first event on and end by its limit."""
-        size, slide, phase, _, closed, _ = layout(schedules)
-        first = np.array([schedule.first for schedule in schedules], np.int64)
-        begun, limit = np.maximum(first, closed), np.array(limits, np.int64)
-        start = begun + slide - (begun - phase - size) % slide  # the first end after either
+        columns = layout(schedules)
+        first, slide = np.array([schedule.first for schedule in schedules], np.int64), columns.slide
+        start, limit = columns.first_end_after(np.maximum(first, columns.closed)), np.array(limits, np.int64)
         count = np.where(limit < start, 0, (limit - start) // slide + 1)  # NEVER less ALWAYS does not fit int64
         if np.any(count > MOST_DUE):
             which = int(count.argmax())
@@ -345,18 +365,26 @@ class DueWindows:
         query, end = progressions(start, slide, count)
         order = np.argsort(end, kind="stable")
         query, end = query[order], end[order]
-        return cls(query, end - size[query], end)
+        return cls(query, end - columns.size[query], end)
 
 
 class Layout(NamedTuple):
-    """Schedules column by column; `start` is where the next window of each starts, as `Schedule.next_start` says."""
+    """Schedules column by column."""
 
     size: IntArray
     slide: IntArray
     phase: IntArray
     k: IntArray
     closed: IntArray
-    start: IntArray
+
+    def first_end_after(self, position: IntArray) -> IntArray:
+        """Return, schedule by schedule, the first window end after a position, as `WindowGrid` does for one."""
+        return position + self.slide - (position - self.phase - self.size) % self.slide
+
+    @property
+    def start(self) -> IntArray:
+        """Where the next window of each starts, as `Schedule.next_start` says."""
+        return np.where(self.closed == NEVER, NEVER, self.first_end_after(self.closed) - self.size)
 
 
 _NUMBERS = attrgetter("size", "slide", "phase", "k", "closed_to")
@@ -365,9 +393,7 @@ _NUMBERS = attrgetter("size", "slide", "phase", "k", "closed_to")
 def layout(schedules: Sequence[Schedule]) -> Layout:
     """Return the numbers of schedules as columns."""
     numbers = np.fromiter(chain.from_iterable(map(_NUMBERS, schedules)), np.int64, 5 * len(schedules))
-    size, slide, phase, k, closed = np.ascontiguousarray(numbers.reshape(-1, 5).T)
-    start = np.where(closed == NEVER, NEVER, closed - (closed - phase - size) % slide + slide - size)
-    return Layout(size, slide, phase, k, closed, start)
+    return Layout(*np.ascontiguousarray(numbers.reshape(-1, 5).T))
 
 
 def progressions(start: IntArray, step: IntArray, count: IntArray) -> tuple[IntArray, IntArray]:

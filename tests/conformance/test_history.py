@@ -111,8 +111,8 @@ def test_explain_names_the_case_and_what_becomes_of_it() -> None:
     further = sb.Query("further", k=5, score="x", window=sb.Window(300, slide=10))
     deeper = sb.Query("deeper", k=9, score="x", window=sb.Window(50, slide=10))
     within = sb.Query("within", k=2, score="x", window=sb.Window(50, slide=10))
-    assert [missed and missed.case.value for missed in monitor.register(further, history=True)] == ["IV"]
-    assert [missed and missed.case.value for missed in monitor.register(deeper, within)] == ["III", None]
+    assert [missed and missed.case for missed in monitor.register(further, history=True)] == ["IV"]
+    assert [missed and missed.case for missed in monitor.register(deeper, within)] == ["III", None]
     said = {line.split(":")[0].strip(): line for line in monitor.explain().splitlines()}
     assert "case IV: no other query reaches back as far" in said["further"]
     assert said["further"].endswith("they will be read")

@@ -63,13 +63,13 @@ def test_the_size_is_logarithmic_in_random_order() -> None:
     assert most <= 1.2 * (k * np.log(n / k) + k)
 
 
-@pytest.mark.parametrize("most_bars", [prefilter.MOST_BARS, 30])
+@pytest.mark.parametrize("most_bars", [prefilter.MOST_THRESHOLDS, 30])
 @pytest.mark.parametrize("kind", ["any", "events", "best", "latest", "partitions", "late", "long", "tied, latest"])
 def test_what_is_done_in_pieces_and_by_threads_is_the_same(
     kind: str, most_bars: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With small limits, small streams take all the ways that are made for large ones."""
-    monkeypatch.setattr(prefilter, "MOST_BARS", most_bars)
+    monkeypatch.setattr(prefilter, "MOST_THRESHOLDS", most_bars)
     for module, limits in SMALL:
         for name, value in limits.items():
             monkeypatch.setattr(module, name, value)

@@ -11,6 +11,7 @@ from skyband.remote.policies import POLICIES
 from skyband.remote.policies.base import Candidates
 from skyband.remote.policies.rankers import wbm_score
 from skyband.remote.topkn import TopkN
+from skyband.windows import WindowGrid
 
 # Figure 1: windows of 9 that slide by 3; W0 is (1, 10], which is [2, 11) in whole numbers. The marks of Figure 6 fix
 # the times: B is in W0 only, C in W0 and W1, E and F in W0 to W2. A and D come early, too low to be in any list.
@@ -19,7 +20,7 @@ SIZE, SLIDE, OFFSET = 9, 3, 2
 
 def paper(k: int = 3, n: int = 0) -> TopkN:
     """Return the list at time 9: remote values are 0, so the stream's score is the score."""
-    top = TopkN(k=k, n=n, size=SIZE, slide=SLIDE, offset=OFFSET, score=np.add)
+    top = TopkN(k=k, n=n, windows=WindowGrid(SIZE, SLIDE, OFFSET), score=np.add)
     top.go_to(0)
     arrive(top, A=(1.0, 2), B=(5.0, 3), C=(6.0, 5), D=(0.5, 6), E=(7.0, 8), F=(3.0, 9))
     return top
@@ -129,7 +130,7 @@ def test_section_5_2_3_all_of_figure_6d() -> None:
     ],
 )
 def test_the_border_is_cut_as_the_authors_cut_it(length: int, k: int, budget: int, places: list[int]) -> None:
-    top = TopkN(k=length, n=0, size=9, slide=9, score=np.add)
+    top = TopkN(k=length, n=0, windows=WindowGrid(9, 9), score=np.add)
     top.arrive(Arrivals.of(list(range(length)), np.arange(length, 0, -1), np.zeros(length), np.zeros(length)))
     rows = POLICIES["AT-BSM"].elect(candidates(top, k), budget, np.random.default_rng(0))
     assert (rows + 1).tolist() == places

@@ -18,7 +18,7 @@ def meta(*queries: tuple[int, int, int, int]) -> MetaQuery:
     """Make a meta query of (win, slide, k, where a window starts), named Q1, Q2, ..."""
     return MetaQuery.of(
         [
-            Schedule.of(sb.Query(f"Q{i}", k=k, score="x", window=sb.Window(win, slide=slide, offset=start)))
+            Schedule.of(f"Q{i}", k, sb.Window(win, slide=slide, offset=start))
             for i, (win, slide, k, start) in enumerate(queries, 1)
         ]
     )
@@ -84,7 +84,7 @@ def follow(keeper: Band | TopList, slots: list[int], opened: IntArray, steps: In
 @pytest.fixture(params=[Band, TopList])
 def keeper(request: pytest.FixtureRequest) -> Band | TopList:
     """Make the structure at 8 s."""
-    made: Band | TopList = request.param(arena_of([*SCORES, 4.0, 10.0]), [Schedule("", 1, 1, 1, 0, 0)], 0)
+    made: Band | TopList = request.param(arena_of([*SCORES, 4.0, 10.0]), [Schedule(1, 1, name="", k=1)], 0)
     follow(made, list(range(8)), VIEWS, NOTHING, 8)
     return made
 
@@ -121,7 +121,7 @@ def marks(keeper: TopList) -> dict[float, tuple[str, str]]:
 
 
 def test_examples_6_1_1_to_6_2_2_window_marks() -> None:
-    keeper = TopList(arena_of([*SCORES, 4.0, 10.0]), [Schedule("", 1, 1, 1, 0, 0)], 0)
+    keeper = TopList(arena_of([*SCORES, 4.0, 10.0]), [Schedule(1, 1, name="", k=1)], 0)
     follow(keeper, list(range(8)), VIEWS, NOTHING, 8)
     assert marks(keeper) == {12: ("W0", "W0"), 11: ("W0", "W3"), 9: ("W0", "W4"), 6: ("W2", "W2")}
     follow(keeper, [], np.array([[8], [3]]), np.array([[8], [0], [0]]), 9)
@@ -136,10 +136,10 @@ def test_examples_6_1_1_to_6_2_2_window_marks() -> None:
 def test_example_7_0_3_each_query_gets_its_share_of_a_view() -> None:
     """At 8 s W0 serves Q1 (k = 3), Q2 (k = 2) and Q3 (k = 1); the view after it serves Q2."""
     arena = arena_of(SCORES)
-    keeper = TopList(arena, [Schedule("", 1, 1, 1, 0, 0)], 0)
+    keeper = TopList(arena, [Schedule(1, 1, name="", k=1)], 0)
     windows = DueWindows(np.array([0, 1]), np.array([0, 2]), np.array([8, 10]))
     picks = keeper.follow(np.arange(8, dtype=np.int32), VIEWS, NOTHING, windows, np.array([3, 2]), 10)
-    queries = [Schedule(f"Q{i}", k, 8, 2, 0, 0) for i, k in enumerate((3, 2, 1), 1)]
+    queries = [Schedule(8, 2, name=f"Q{i}", k=k) for i, k in enumerate((3, 2, 1), 1)]
     due = DueWindows(np.array([0, 1, 2, 1]), np.array([0, 0, 0, 2]), np.array([8, 8, 8, 10]))
     shares = extract(picks, arena, due, queries, np.array([0, 0, 0, 1]))
     found = [arena.merit[part].tolist() for part in np.split(shares.slots, shares.offsets[1:-1])]
@@ -148,7 +148,7 @@ def test_example_7_0_3_each_query_gets_its_share_of_a_view() -> None:
 
 def test_observation_2_an_object_disappears_and_comes_back() -> None:
     """Views of depth 3, 1 and 3: the second best is in the first and the last, not in between."""
-    keeper = TopList(arena_of([0.0, 1.0, 2.0, 5.0, 7.0]), [Schedule("", 1, 1, 1, 0, 0)], 0)
+    keeper = TopList(arena_of([0.0, 1.0, 2.0, 5.0, 7.0]), [Schedule(1, 1, name="", k=1)], 0)
     follow(keeper, [0, 1, 2, 3, 4], np.array([[0, 1, 2], [3, 1, 3]]), NOTHING, 5)
     found = {scores_of(keeper, [slot])[0]: (first, last) for slot, first, last in keeper.marks()}
     assert found[5.0] == (0, 2)

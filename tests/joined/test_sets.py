@@ -19,6 +19,7 @@ from skyband.remote.filter_join import filter_join
 from skyband.remote.replica import Replica
 from skyband.remote.services import Limits
 from skyband.spark.notebook import Board as Notebook
+from skyband.windows import WindowGrid
 from tests.joined import oracle
 from tests.joined.test_monitor import WINDOWS, ask, fine, harsh
 
@@ -93,7 +94,12 @@ def test_a_filter_alone_cuts_as_well() -> None:
     replica = Replica()
     replica.put([3, 1, 2], [9.0, 8.0, 7.0], at=0)
     join = filter_join(
-        Remote(lambda _: {}, known=replica), size=10, slide=10, condition=">", threshold=5.0, budget=0, max_rows=2
+        Remote(lambda _: {}, known=replica),
+        windows=WindowGrid(10, 10),
+        condition=">",
+        threshold=5.0,
+        budget=0,
+        max_rows=2,
     )
     join.arrive([3, 1, 2], [0.0] * 3, [1, 2, 3])
     answer = join.evaluate(10)

@@ -19,8 +19,8 @@ EQUIVALENT: dict[str, dict[str, list[str]]] = {
         ],
     },
     "algorithms/staircase/prefilter.py": {
-        "the one partition has number 0": ["_bars: partitions > 1 -> (partitions >= 1)"],
-        "the sieve drops what may be dropped: costs time only": [
+        "the one partition has number 0": ["_thresholds: partitions > 1 -> (partitions >= 1)"],
+        "the prefilter drops what may be dropped: costs time only": [
             "is_sparse: columns.partitions > 1 -> (columns.partitions >= 1)",
         ],
     },

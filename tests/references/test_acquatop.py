@@ -14,6 +14,7 @@ from skyband.remote.policies.base import Candidates
 from skyband.remote.remote import Remote
 from skyband.remote.services.base import Id
 from skyband.remote.topkn import TopkN
+from skyband.windows import WindowGrid
 from tests.references import acquatop as reference
 
 SIZE, SLIDE, IDS = 30, 10, 20
@@ -37,7 +38,7 @@ def test_topkn(seed: int) -> None:
     """Objects come one by one, the same id again and again; remote values change inside and outside of the list."""
     random = np.random.default_rng(seed)
     k, n = int(random.integers(1, 4)), int(random.integers(0, 4))
-    fast = TopkN(k=k, n=n, size=SIZE, slide=SLIDE, score=np.add)
+    fast = TopkN(k=k, n=n, windows=WindowGrid(SIZE, SLIDE), score=np.add)
     slow = reference.TopkN(k, n, SIZE, SLIDE, add)
     values = {name: float(value) for name, value in enumerate(random.integers(0, 10, IDS).tolist())}
     fast.go_to(0)
@@ -69,7 +70,7 @@ def test_algorithm_1(seed: int) -> None:
     random = np.random.default_rng(seed)
     stream = [event for window in range(12) for event in arrivals(random, window)]
     changes = {w: {int(random.integers(IDS)): float(random.integers(0, 30))} for w in range(12)}
-    fast, slow = TopkN(k=2, n=3, size=SIZE, slide=SLIDE, score=np.add), reference.TopkN(2, 3, SIZE, SLIDE, add)
+    fast, slow = TopkN(k=2, n=3, windows=WindowGrid(SIZE, SLIDE), score=np.add), reference.TopkN(2, 3, SIZE, SLIDE, add)
     # The remote values that the stream is joined with stay what they were: changes are told, and no replica kept.
     expected = slow.run((reference.Joined(name, t, s, 0.0) for name, s, t in stream), changes.__getitem__, 12)
     found = []
@@ -114,7 +115,14 @@ def test_figure_8_the_framework(policy: str, seed: int) -> None:
     remote = Remote(service.fetch, known=dict(service.values))
     gamma = None if policy == "AT-ASM" else budget
     fast = acquatop(
-        remote, k=k, n=n, size=SIZE, slide=SLIDE, score=np.add, policy=policy, budget=gamma, only_candidates=True
+        remote,
+        k=k,
+        n=n,
+        windows=WindowGrid(SIZE, SLIDE),
+        score=np.add,
+        policy=policy,
+        budget=gamma,
+        only_candidates=True,
     )
     R = {name: reference.Mapping(name, value) for name, value in service.values.items()}
     slow = reference.AcquaTop(

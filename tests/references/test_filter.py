@@ -8,6 +8,7 @@ import pytest
 from skyband.remote.filter_join import filter_join
 from skyband.remote.policies import POLICIES
 from skyband.remote.remote import Remote
+from skyband.windows import WindowGrid
 from tests.references import acquatop
 from tests.references import filter as paper
 from tests.references.test_acquatop import SIZE, SLIDE, Service, arrivals, drawn
@@ -44,7 +45,8 @@ def test_the_join(policy: str, seed: int) -> None:
     budget, service = int(random.integers(1, 7)), Service(random)
     remote = Remote(service.fetch, known=dict(service.values))
     fast = filter_join(
-        remote, size=SIZE, slide=SLIDE, condition=">", threshold=FT, policy=policy, budget=budget, distance=FDT,
+        remote,
+        windows=WindowGrid(SIZE, SLIDE), condition=">", threshold=FT, policy=policy, budget=budget, distance=FDT,
         only_candidates=True,
     )  # fmt: skip
     elect = {

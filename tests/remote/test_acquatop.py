@@ -19,6 +19,7 @@ from skyband.remote.policies import POLICIES
 from skyband.remote.replica import Replica
 from skyband.remote.services import Limits, ServiceError
 from skyband.remote.services.base import Id
+from skyband.windows import WindowGrid
 
 SIZE, SLIDE, IDS = 30, 10, 25
 RANKING = [name for name in POLICIES if not POLICIES[name].needs_filter]
@@ -84,7 +85,7 @@ def ranked(batches: Stream, end: int, values: dict[Any, float]) -> list[int]:
 def top(remote: Any, replica: Replica | None, policy: str, budget: int | None, **options: Any) -> RemoteJoin:
     given: dict[str, Any] = {"k": 3, "n": 4, "score": np.add, "limits": Limits(backoff=0.0)} | options
     service = skyband.remote.Remote(remote, limits=given.pop("limits"), known=replica)
-    return acquatop(service, size=SIZE, slide=SLIDE, policy=policy, budget=budget, **given)
+    return acquatop(service, windows=WindowGrid(SIZE, SLIDE), policy=policy, budget=budget, **given)
 
 
 def drive(join: RemoteJoin, remote: Remote, batches: Stream) -> list[JoinedAnswer]:
@@ -411,7 +412,8 @@ def test_filters_answer_as_the_replica_knows_and_exactly_without_a_bound(
     remote, batches = Remote(7), stream(7)
     replica = remote.replica()
     join = filter_join(
-        skyband.remote.Remote(remote, known=replica), size=SIZE, slide=SLIDE, condition=condition, threshold=20.0,
+        skyband.remote.Remote(remote, known=replica),
+        windows=WindowGrid(SIZE, SLIDE), condition=condition, threshold=20.0,
         policy=policy, budget=budget, distance=10.0,
     )  # fmt: skip
     for batch, end in zip(batches, ends(batches), strict=True):
@@ -431,7 +433,8 @@ def test_values_on_the_threshold_are_on_neither_side() -> None:
         replica = Replica()
         replica.put([1], [5.0], at=0)
         join = filter_join(
-            skyband.remote.Remote(Remote(0), known=replica), size=30, slide=30, condition=condition, threshold=5.0,
+            skyband.remote.Remote(Remote(0), known=replica), windows=WindowGrid(30, 30), condition=condition,
+            threshold=5.0,
             policy="WST", budget=0,
         )  # fmt: skip
         join.arrive([1], [1.0], [3])
@@ -441,7 +444,9 @@ def test_values_on_the_threshold_are_on_neither_side() -> None:
 def test_a_filter_begins_with_an_empty_replica() -> None:
     remote = Remote(0)
     remote.truth |= {1: 30.0, 2: 10.0}
-    join = filter_join(skyband.remote.Remote(remote), size=30, slide=30, condition=">", threshold=20.0, budget=5)
+    join = filter_join(
+        skyband.remote.Remote(remote), windows=WindowGrid(30, 30), condition=">", threshold=20.0, budget=5
+    )
     join.arrive([1, 2], [1.0, 1.0], [3, 4])
     answer = join.evaluate(30)
     assert (answer.ids, answer.refreshes, answer.exact) == ([1], 2, True)
@@ -456,7 +461,8 @@ def test_a_snapshot_goes_on_as_if_nothing_had_happened(policy: str, only: bool) 
     def make(remote: Remote, replica: Replica) -> RemoteJoin:
         if POLICIES[policy].needs_filter:
             return filter_join(
-                skyband.remote.Remote(remote, known=replica), size=SIZE, slide=SLIDE, condition=">", threshold=20.0,
+                skyband.remote.Remote(remote, known=replica), windows=WindowGrid(SIZE, SLIDE), condition=">",
+                threshold=20.0,
                 policy=policy, budget=3, seed=4, only_candidates=only,
             )  # fmt: skip
         return top(remote, replica, policy, 3, seed=4, only_candidates=only)
@@ -501,10 +507,15 @@ def test_mistakes() -> None:
     with pytest.raises(QueryError, match="k is 0"):
         top(remote, None, "WST", 1, k=0)
     with pytest.raises(QueryError, match=r"the filter is \?x = 5"):
-        filter_join(skyband.remote.Remote(remote), size=1, slide=1, condition="=", threshold=5, budget=1)
+        filter_join(skyband.remote.Remote(remote), windows=WindowGrid(1, 1), condition="=", threshold=5, budget=1)
     with pytest.raises(InputError, match="'AT-TSM' is for rankings"):
         filter_join(
-            skyband.remote.Remote(remote), size=1, slide=1, condition="<", threshold=5, budget=1, policy="AT-TSM"
+            skyband.remote.Remote(remote),
+            windows=WindowGrid(1, 1),
+            condition="<",
+            threshold=5,
+            budget=1,
+            policy="AT-TSM",
         )
     join = top(remote, None, "WST", 1)
     with pytest.raises(InputError, match="2 ids, 1 scores, 2 times and 2 remote ids"):

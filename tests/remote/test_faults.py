@@ -17,6 +17,7 @@ from skyband.remote.filter_join import filter_join
 from skyband.remote.join import JoinedAnswer, RemoteJoin
 from skyband.remote.replica import Replica
 from skyband.remote.services import HttpJson, Limits
+from skyband.windows import WindowGrid
 from tests.remote.servers import Loopback, Reply, Request
 
 BUDGET, DEADLINE, SECOND = 4, 0.15, 1_000_000
@@ -53,14 +54,15 @@ FAULTS: dict[str, Behaviour] = {
 
 def ranking(service: Any, replica: Replica, limits: Limits = LIMITS) -> RemoteJoin:
     return acquatop(
-        Remote(service, limits=limits, known=replica), k=3, n=3, size=3 * SECOND, slide=SECOND, score=np.add,
+        Remote(service, limits=limits, known=replica), k=3, n=3, windows=WindowGrid(3 * SECOND, SECOND), score=np.add,
         policy="AT-BSM", budget=BUDGET,
     )  # fmt: skip
 
 
 def filtering(service: Any, replica: Replica, limits: Limits = LIMITS) -> RemoteJoin:
     return filter_join(
-        Remote(service, limits=limits, known=replica), size=3 * SECOND, slide=SECOND, condition=">", threshold=10.0,
+        Remote(service, limits=limits, known=replica), windows=WindowGrid(3 * SECOND, SECOND), condition=">",
+        threshold=10.0,
         policy="Filter Update", budget=BUDGET,
     )  # fmt: skip
 

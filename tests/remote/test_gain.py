@@ -22,6 +22,7 @@ from skyband.remote.replica import Replica
 from skyband.remote.services import Limits
 from skyband.remote.services.base import Id
 from skyband.times import SECOND
+from skyband.windows import WindowGrid
 
 
 def objects(scores: Sequence[float], **columns: Any) -> Candidates:
@@ -139,7 +140,7 @@ def quality(policy: str, step: Step, budget: int) -> FloatArray:
     replica.put(list(range(40)), truth, at=0)
     service, limits = lambda ids: {name: float(truth[int(name)]) for name in ids}, Limits(parallel=1)
     remote = Remote(service, limits=limits, known=replica)
-    join = acquatop(remote, k=5, n=5, size=10, slide=10, score=np.add, policy=policy, budget=budget)
+    join = acquatop(remote, k=5, n=5, windows=WindowGrid(10, 10), score=np.add, policy=policy, budget=budget)
     total = np.zeros(2)
     for end in range(10, 810, 10):
         truth = np.where(chance.random(40) < 0.2, step(chance, truth), truth)
@@ -197,7 +198,7 @@ def test_the_service_is_asked_within_budget_and_savings(seed: int, budget: int, 
         return {name: float(chance.normal()) for name in ids}
 
     join = acquatop(
-        Remote(fetch, limits=Limits(parallel=1), known=replica), k=3, size=20, slide=10, score=np.add,
+        Remote(fetch, limits=Limits(parallel=1), known=replica), k=3, windows=WindowGrid(20, 10), score=np.add,
         policy="AT-GAIN", budget=budget, carry=carry,
     )  # fmt: skip
     for window in range(1, 8):
@@ -225,4 +226,6 @@ def test_savings_are_part_of_the_state() -> None:
 )
 def test_savings_need_a_policy_that_can_tell(policy: str, carry: int, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        acquatop(Remote(lambda _: {}), k=1, size=10, slide=10, score=np.add, policy=policy, budget=1, carry=carry)
+        acquatop(
+            Remote(lambda _: {}), k=1, windows=WindowGrid(10, 10), score=np.add, policy=policy, budget=1, carry=carry
+        )

@@ -21,6 +21,7 @@ from skyband.remote.policies import POLICIES, Candidates, find_policy
 from skyband.remote.replica import Replica
 from skyband.remote.services import Limits
 from skyband.remote.services.base import Id
+from skyband.windows import WindowGrid
 
 NAMES = list(POLICIES)
 RANKING = [name for name in NAMES if not POLICIES[name].needs_filter]
@@ -174,7 +175,7 @@ class Counting:
 
 def joined(name: str, service: Any, replica: Replica, budget: int | None, seed: int = 1, **options: Any) -> RemoteJoin:
     common: dict[str, Any] = {
-        "size": 30, "slide": 10, "policy": name, "budget": budget, "seed": seed,
+        "windows": WindowGrid(30, 10), "policy": name, "budget": budget, "seed": seed,
         "remote": Remote(service, limits=Limits(parallel=1), known=replica),
     }  # fmt: skip
     if POLICIES[name].needs_filter:

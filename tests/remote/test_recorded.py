@@ -19,6 +19,7 @@ from skyband.remote.acquatop import acquatop
 from skyband.remote.policies import GAINING, POLICIES
 from skyband.remote.replica import Replica
 from skyband.remote.services.base import Id
+from skyband.windows import WindowGrid
 
 DATA = Path(os.environ.get("SKYBAND_DATA", Path(__file__).parents[3] / "shared" / "data")) / "twitter"
 pytestmark = pytest.mark.skipif(
@@ -76,8 +77,9 @@ def sums(policy: str, budget: int | None) -> tuple[float, float, float]:
     replica.put(users, [series()[user][1][0] for user in users], at=START * 1_000)
     replica.set_rates(users, [np.mean(np.diff(series()[user][1]) != 0) / 64.0 for user in users])
     join = acquatop(
-        Remote(fetch, known=replica), k=K, n=N, size=SIZE * 1_000, slide=SLIDE * 1_000,
-        offset=START * 1_000 % (SLIDE * 1_000), score=score, policy=policy, budget=budget, only_candidates=True,
+        Remote(fetch, known=replica), k=K, n=N,
+        windows=WindowGrid(SIZE * 1_000, SLIDE * 1_000, START * 1_000 % (SLIDE * 1_000)), score=score, policy=policy,
+        budget=budget, only_candidates=True,
     )  # fmt: skip
     total = np.zeros(3)
     for moment, mentions, last in windows():

@@ -56,7 +56,7 @@ def change(top: TopkN, world: World, values: dict[int, float]) -> None:
 
 
 def made(k: int, n: int, **options: Any) -> TopkN:
-    top = TopkN(k=k, n=n, size=SIZE, slide=SLIDE, score=np.add, **options)
+    top = TopkN(k=k, n=n, windows=WindowGrid(SIZE, SLIDE), score=np.add, **options)
     top.go_to(0)
     return top
 
@@ -248,11 +248,12 @@ def test_windows_are_answered_in_order() -> None:
         top.go_to(2)
 
 
-@pytest.mark.parametrize("options", [{"k": 0, "n": 1, "size": 4, "slide": 2}, {"k": 1, "n": -1, "size": 4, "slide": 2},
-                                     {"k": 1, "n": 1, "size": 4, "slide": 5}])  # fmt: skip
+@pytest.mark.parametrize(
+    "options", [{"k": 0, "n": 1, "slide": 2}, {"k": 1, "n": -1, "slide": 2}, {"k": 1, "n": 1, "slide": 5}]
+)
 def test_mistakes(options: dict[str, Any]) -> None:
     with pytest.raises(QueryError):
-        TopkN(score=np.add, **options)
+        TopkN(score=np.add, windows=WindowGrid(4, options.pop("slide")), **options)
 
 
 def test_no_window_ends_there() -> None:
@@ -323,7 +324,7 @@ def test_a_snapshot_goes_on_as_if_nothing_had_happened(before: list[Any], after:
     for kind, what in before:
         clock = run(top, world, kind, what, clock)
     meta, tables, _ = snapshot.decode(snapshot.encode(*top.state(), []))
-    restored = TopkN(k=k, n=n, size=SIZE, slide=SLIDE, score=np.add)
+    restored = TopkN(k=k, n=n, windows=WindowGrid(SIZE, SLIDE), score=np.add)
     restored.load((meta, tables))
     twin = World()
     twin.events, twin.remote = list(world.events), dict(world.remote)
@@ -340,7 +341,7 @@ def test_an_object_outside_the_list_follows_the_remote_row_that_it_came_with_las
     top.arrive(Arrivals.of([2], [1.0], [9], [0.0], [30]))  # the row 20 is that of nobody any more
     top.change({20: 50.0})
     assert (ids(top.best()), top.exact) == ([1], True)
-    restored = TopkN(k=1, n=0, size=SIZE, slide=SLIDE, score=np.add)
+    restored = TopkN(k=1, n=0, windows=WindowGrid(SIZE, SLIDE), score=np.add)
     restored.load(top.state())
     for one in (top, restored):
         one.change({30: 50.0})
@@ -356,7 +357,7 @@ def test_an_object_that_leaves_the_list_by_a_change_leaves_no_doubt() -> None:
 
 def test_it_stays_small_whatever_comes() -> None:
     chance = np.random.default_rng(3)
-    top = TopkN(k=10, n=10, size=100, slide=10, score=np.add, outside="ignore")
+    top = TopkN(k=10, n=10, windows=WindowGrid(100, 10), score=np.add, outside="ignore")
     for window in range(30):
         top.go_to(window)
         time = chance.integers(top.windows.end(window) - 10, top.windows.end(window), 20_000)

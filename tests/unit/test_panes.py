@@ -11,18 +11,18 @@ from skyband.windows import Schedule
 
 
 def schedules(*windows: sb.Window) -> list[Schedule]:
-    return [Schedule.of(sb.Query(f"q{i}", k=1, score="x", window=window)) for i, window in enumerate(windows)]
+    return [Schedule.of(f"q{i}", 1, window) for i, window in enumerate(windows)]
 
 
 def test_both_halves_of_a_pane_have_lost_what_it_lost_and_the_cut_is_torn() -> None:
     panes = Panes(schedules(sb.Window(10)))
     panes.cover(0, 29)
-    panes.lower(np.array([1]), 3, 7.0)
+    panes.record_loss(np.array([1]), 3, 7.0)
     assert panes.refine(schedules(sb.Window(10), sb.Window(5)))
     assert panes.cuts.tolist() == [0, 5, 10, 15, 20, 25, 30]
     assert panes.depth[:-1].tolist() == [UNTOUCHED, UNTOUCHED, 3, 3, UNTOUCHED, UNTOUCHED]
-    assert panes.lost[2:4].tolist() == [7.0, 7.0]
-    assert panes.torn.tolist() == [False, False, False, True, False, False, False]
+    assert panes.best_dropped[2:4].tolist() == [7.0, 7.0]
+    assert panes.cut_after_loss.tolist() == [False, False, False, True, False, False, False]
 
 
 def test_what_lies_before_forgotten_panes_is_lost() -> None:
@@ -59,7 +59,7 @@ def test_what_never_came_is_lost_in_every_pane_between_two_cuts() -> None:
         algorithm = staircase(k=2)
         algorithm.record_filtered(low, high, 1, 5.0)
         assert algorithm.panes.depth[:-1].tolist() == depths
-        assert (algorithm.panes.lost[:3] == 5.0).tolist() == [depth == 1 for depth in depths]
+        assert (algorithm.panes.best_dropped[:3] == 5.0).tolist() == [depth == 1 for depth in depths]
 
 
 def test_the_kth_best_of_every_pane_between_cuts_counts() -> None:
@@ -78,7 +78,7 @@ def test_a_window_is_exact_where_neither_its_start_nor_its_end_cuts_through_what
     def exact_from(lossy: int, window: sb.Window) -> int:
         panes = Panes(schedules(sb.Window(10)))
         panes.cover(0, 49)
-        panes.lower(np.array([lossy]), 3, 7.0)
+        panes.record_loss(np.array([lossy]), 3, 7.0)
         return panes.exact_from(schedules(window)[0], 49)
 
     assert exact_from(2, sb.Window(10)) < 0, "it lost what is not asked for"
@@ -90,7 +90,7 @@ def test_a_window_is_exact_where_neither_its_start_nor_its_end_cuts_through_what
 def test_a_torn_cut_is_torn_when_all_before_it_is_forgotten() -> None:
     panes = Panes(schedules(sb.Window(10)))
     panes.cover(0, 49)
-    panes.lower(np.array([1]), 3, 7.0)
+    panes.record_loss(np.array([1]), 3, 7.0)
     panes.refine(schedules(sb.Window(10), sb.Window(5)))
     panes.forget(3)
     assert panes.cuts[0] == 15
@@ -101,7 +101,7 @@ def test_what_is_given_again_heals_the_panes_that_lost() -> None:
     for low, high, depths in ((10, 30, [3, None, None, 3]), (10, 25, [3, None, 2, 3])):
         panes = Panes(schedules(sb.Window(10)))
         panes.cover(0, 39)
-        panes.lower(np.arange(4), 3, 7.0)
-        panes.heal(low, high, 2)
+        panes.record_loss(np.arange(4), 3, 7.0)
+        panes.restore(low, high, 2)
         assert panes.depth[:-1].tolist() == [UNTOUCHED if depth is None else depth for depth in depths]
-        assert (panes.lost[:-1] == -np.inf).tolist() == [depth is None for depth in depths]
+        assert (panes.best_dropped[:-1] == -np.inf).tolist() == [depth is None for depth in depths]

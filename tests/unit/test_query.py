@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import skyband as sb
-from skyband.times import microseconds, spoken
+from skyband.times import format_duration, parse_duration
 
 HOUR = sb.Window("1 hour")
 
@@ -33,7 +33,7 @@ def query(**changes: Any) -> sb.Query:
     ],
 )
 def test_durations(given: Any, expected: int) -> None:
-    assert microseconds(given) == expected
+    assert parse_duration(given) == expected
 
 
 @pytest.mark.parametrize(
@@ -138,5 +138,5 @@ def test_windows_are_shown_in_words() -> None:
     window = sb.Window("1 hour", offset="5 minutes", closed="right")
     assert repr(window) == "Window('1 hour', slide='1 hour', offset='5 minutes', closed='right')"
     assert repr(sb.Window("1 event")) == "Window('1 event', slide='1 event')"
-    assert spoken(-60_000_000) == "-1 minute"
-    assert spoken(0) == "0 microseconds"
+    assert format_duration(-60_000_000) == "-1 minute"
+    assert format_duration(0) == "0 microseconds"

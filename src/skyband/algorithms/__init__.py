@@ -6,14 +6,11 @@ A new algorithm is a module here that subclasses `skyband.algorithms.base.Algori
 from __future__ import annotations
 
 from skyband.algorithms.base import Algorithm
-from skyband.algorithms.mtops.mintopk import MinTopK
 from skyband.algorithms.mtops.mtopband import MTopBand
-from skyband.algorithms.mtops.mtoplist import MTopList
+from skyband.algorithms.mtops.top_list import MinTopK, MTopList
 from skyband.algorithms.naive import Naive
 from skyband.algorithms.staircase.staircase import Staircase
-from skyband.algorithms.stkqf.phbase import PHBase
-from skyband.algorithms.stkqf.phtree import PHTree
-from skyband.algorithms.stkqf.sap import SAP
+from skyband.algorithms.stkqf.partitioned import SAP, PHBase, PHTree
 from skyband.algorithms.stkqf.stkqf import STKQF
 from skyband.algorithms.topkw.methods import METHODS
 from skyband.errors import QueryError

@@ -1,4 +1,4 @@
-"""What every algorithm does: keep, of the events of one group of queries, those that may still be in an answer.
+"""The interface of an algorithm: it keeps, of a group's events, those that may still be in an answer.
 
 A *group* is the queries that rank alike (same score, filter, partition, distinct, order); one algorithm
 object serves all of them. Events live in the group's `EventStore`; an algorithm holds slots of it.
@@ -18,14 +18,16 @@ from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_ru
 from skyband.queries.query import Distinct
 from skyband.windows import ALWAYS, NEVER, DueWindows, Schedule, layout
 
+NO_SLOTS = np.empty(0, np.int32)
+
 
 @dataclass(frozen=True)
 class Columns:
     """Arriving events of one group: aligned columns, merit may be NaN.
 
-    `ident` tells ids apart, in no order (None where a group ranks events, not ids); `part` numbers the
-    partitions from 0 to `partitions - 1`. `carried` says whether events that tie in everything else carry something
-    along that may differ: then none of them may be dropped for another.
+    `ident` identifies ids, in no order (None where a group ranks events, not ids); `part` numbers the partitions from
+    0 to `partitions - 1`. `carried` says whether events that tie in everything else may differ in the columns that
+    they carry: then none of them may be dropped for another.
     """
 
     merit: FloatArray
@@ -57,9 +59,9 @@ class Arriving(Protocol):
 
 @dataclass
 class BatchCounts:
-    """What one batch brought to one group; `late_before` and `partly_before` are given, the rest is counted.
+    """Counts of one batch in one group; `late_before` and `partly_before` are given, the rest is counted.
 
-    `first` and `last` are the positions of events, `newest` that of any row, rejected or late ones too.
+    `first` and `last` are positions of events; `newest` is the largest position of any row, rejected or late ones too.
     """
 
     late_before: int = NEVER
@@ -73,10 +75,10 @@ class BatchCounts:
 
 
 @dataclass(frozen=True)
-class Picks:
+class Selection:
     """Answers as slots, best first within each partition; window w has slots[offsets[w]:offsets[w + 1]].
 
-    `proven` are those that miss nothing, for all that was dropped before their queries came; None: it is not known.
+    `proven` marks the answers that miss nothing of what was dropped before their queries were added; None: not known.
     """
 
     slots: SlotArray
@@ -84,7 +86,12 @@ class Picks:
     proven: BoolArray | None = None
 
     @classmethod
-    def joined(cls, parts: Sequence[Picks]) -> Picks:
+    def of(cls, windows: Sequence[SlotArray]) -> Selection:
+        """Return answers given window by window."""
+        return cls(np.concatenate([*windows, NO_SLOTS]), np.cumsum([0, *(len(slots) for slots in windows)]))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Selection]) -> Selection:
         """Return the answers of several parts, one after another."""
         if len(parts) == 1:
             return parts[0]
@@ -149,12 +156,12 @@ class Algorithm(ABC):
 
     @property
     def proves(self) -> bool:
-        """Whether answers are proven where a new query's windows had begun before; see `Picks`."""
+        """Whether `Selection.proven` is known for windows that began before their query was added."""
         return False
 
     @abstractmethod
     def forget_between(self, low: int, high: int) -> None:
-        """Drop all that is kept from `low` on and before `high`: all events of that stretch will be given again."""
+        """Drop what is kept of ``[low, high)``: all events of that interval will be pushed again."""
 
     @abstractmethod
     def push(self, arriving: Arriving, counts: BatchCounts) -> None:
@@ -166,21 +173,26 @@ class Algorithm(ABC):
         return None
 
     def emptied(self, arena: EventStore) -> Algorithm | None:  # noqa: ARG002 - for those that can
-        """Return one without events which, given a part of a batch, keeps all that this one would keep of it.
+        """Return an empty one which, given a part of a batch, keeps all that this one would keep of it.
 
         Its events go into `arena`. None where every event matters.
         """
         return None
 
     @abstractmethod
-    def answer(self, due: DueWindows, sealed_to: int) -> Picks:
-        """Answer windows in order of their ends; no event before `sealed_to` is expected any more."""
+    def answer(self, due: DueWindows, sealed_to: int) -> Selection:
+        """Answer windows in order of their ends; no more events before `sealed_to` are expected."""
 
     def peek(self, start: int, end: int, k: int) -> SlotArray:
-        """Answer a window that is still open with what there is."""
+        """Answer a window that is still open from the events so far."""
         slots = self.kept()
         position = self.arena.position[slots]
         return top(self.arena, slots[(position >= start) & (position < end)], k, self.distinct)
+
+    def _outside(self, slots: SlotArray, low: int, high: int) -> BoolArray:
+        """Tell which events do not lie in ``[low, high)``."""
+        position = self.arena.position[slots]
+        return (position < low) | (position >= high)
 
     @abstractmethod
     def kept(self) -> SlotArray:
@@ -218,14 +230,15 @@ class Algorithm(ABC):
 def starts_after(schedules: Sequence[Schedule], due: DueWindows) -> IntArray:
     """Return where each query's next unanswered window starts once the due ones are answered."""
     columns = layout(schedules)
-    columns.start[due.query] = due.start + columns.slide[due.query]  # in order of ends: the last one stays
-    return columns.start
+    start = columns.start
+    start[due.query] = due.start + columns.slide[due.query]  # in order of ends: the last one stays
+    return start
 
 
 def keep_all(arriving: Arriving, counts: BatchCounts) -> SlotArray:
     """Store all rows of a batch that are neither rejected nor late; return their slots."""
     rows = sift(arriving.columns, counts)
-    return arriving.keep(rows) if len(rows) else np.empty(0, np.int32)
+    return arriving.keep(rows) if len(rows) else NO_SLOTS
 
 
 def sift(columns: Columns, counts: BatchCounts, offset: int = 0) -> IntArray:
@@ -260,7 +273,7 @@ def one_per_id(arena: EventStore, slots: SlotArray, distinct: Distinct | None) -
 
 
 def top(arena: EventStore, slots: SlotArray, k: int, distinct: Distinct | None) -> SlotArray:
-    """Rank events the plain way: the best k of each partition, partition by partition."""
+    """Return the best k of each partition by sorting, partition by partition."""
     slots = one_per_id(arena, slots, distinct)
     part = arena.part[slots]
     order = arena.best_first(slots, part)

@@ -1,8 +1,8 @@
-"""What the published algorithms have in common: they take events in order of time and know one ranking.
+"""The base of the published algorithms: they process events in order of time.
 
-Events that arrive out of order wait until the watermark has passed them; then they are handed on, one by one, each
-window being answered when the last event before its end has been taken in. An event that comes after its time, but
-before all its windows are answered, is handed on at once. Each partition has a *keeper* of its own.
+Events that arrive out of order wait until the watermark has passed them; then they are processed in order, and each
+window is answered after the last event before its end. A late event that still has an unanswered window is processed
+at once. Each partition has a `CandidateKeeper` of its own.
 """
 
 from __future__ import annotations
@@ -14,20 +14,18 @@ from typing import Any, Self
 
 import numpy as np
 
-from skyband.algorithms.base import Algorithm, Arriving, BatchCounts, Picks, keep_all
+from skyband.algorithms.base import NO_SLOTS, Algorithm, Arriving, BatchCounts, Selection, keep_all
 from skyband.events.store import EventStore
 from skyband.order import IntArray, SlotArray, rank_in_runs
 from skyband.queries.query import Distinct
 from skyband.windows import NEVER, DueWindows, Schedule
 
-NO_SLOTS = np.empty(0, np.int32)
 
-
-class Keeper(ABC):
+class CandidateKeeper(ABC):
     """Keeps the candidates of one partition, and answers windows from them."""
 
     @abstractmethod
-    def pass_over(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Picks:
+    def process(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Selection:
         """Take in events in order, and answer windows, sorted by their ends, on the way.
 
         Parameters
@@ -57,14 +55,14 @@ class Keeper(ABC):
         """Raise AssertionError where an invariant does not hold (for tests)."""
 
 
-class PerQuery(Keeper):
+class PerQuery(CandidateKeeper):
     """Keepers side by side, each for the windows of one query."""
 
-    def __init__(self, keepers: Sequence[tuple[Schedule, Keeper]]) -> None:
+    def __init__(self, keepers: Sequence[tuple[Schedule, CandidateKeeper]]) -> None:
         # The deepest first: a window that two queries share is answered by the keeper that is deep enough for both.
         self.keepers = sorted(keepers, key=lambda each: -each[0].k)
 
-    def pass_over(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Picks:
+    def process(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Selection:
         """Let each keeper take in the events and answer its windows."""
         found, taken = [], np.zeros(len(due), bool)
         for query, keeper in self.keepers:
@@ -72,7 +70,7 @@ class PerQuery(Keeper):
             mine = np.flatnonzero(~taken & (size == query.size) & (rest == 0))
             taken[mine] = True
             part = DueWindows(due.query[mine], due.start[mine], due.end[mine])
-            found.append((keeper.pass_over(slots, part, ks[mine], passed), mine))
+            found.append((keeper.process(slots, part, ks[mine], passed), mine))
         return together(found, len(due))
 
     def kept(self) -> SlotArray:
@@ -95,9 +93,9 @@ class PerQuery(Keeper):
 
 
 class InOrder(Algorithm):
-    """Holds events back until they can be taken in order.
+    """Holds events back until they can be processed in order.
 
-    What changes the queries, or restores a state, makes new keepers of what is kept.
+    A change of queries, or a restored state, makes new keepers of what is kept.
     """
 
     distincts = (None,)
@@ -106,10 +104,10 @@ class InOrder(Algorithm):
         super().__init__(arena, distinct)
         self.waiting = NO_SLOTS
         self.passed = NEVER  # every event before it was handed on
-        self.keepers: dict[int, Keeper] = {}
+        self.keepers: dict[int, CandidateKeeper] = {}
 
     @abstractmethod
-    def keeper(self, first: int) -> Keeper:
+    def keeper(self, first: int) -> CandidateKeeper:
         """Make the keeper of a partition whose first event lies at a position."""
 
     @abstractmethod
@@ -132,24 +130,21 @@ class InOrder(Algorithm):
 
     def forget_between(self, low: int, high: int) -> None:
         """Drop what is kept there, and make new keepers of the rest."""
-        self.waiting = self._outside(self.waiting, low, high)
-        self._remake([self._outside(keeper.kept(), low, high) for keeper in self.keepers.values()])
-
-    def _outside(self, slots: SlotArray, low: int, high: int) -> SlotArray:
-        position = self.arena.position[slots]
-        return slots[(position < low) | (position >= high)]
+        self.waiting = self.waiting[self._outside(self.waiting, low, high)]
+        held = [keeper.kept() for keeper in self.keepers.values()]
+        self._remake([slots[self._outside(slots, low, high)] for slots in held])
 
     # Insert.
 
     def push(self, arriving: Arriving, counts: BatchCounts) -> None:
-        """Let events wait; hand on at once those that come after their time."""
+        """Let events wait; process late ones at once."""
         slots = keep_all(arriving, counts)
         late = self.arena.position[slots] < self.passed
         if late.any():
             self._hand_on(slots[late], DueWindows.none(), np.empty(0, np.int64))
         self.waiting = np.concatenate([self.waiting, slots[~late]])
 
-    def _hand_on(self, slots: SlotArray, windows: DueWindows, ks: IntArray) -> Picks:
+    def _hand_on(self, slots: SlotArray, windows: DueWindows, ks: IntArray) -> Selection:
         """Hand events to their partitions' keepers, in order, and collect the answers, partition by partition."""
         position, part = self.arena.position[slots], self.arena.part[slots]
         order = np.lexsort((slots, position, part))
@@ -161,7 +156,7 @@ class InOrder(Algorithm):
         found, every = [], np.arange(len(windows))
         for number, keeper in sorted(self.keepers.items()):
             mine = slots[slice(*np.searchsorted(part, [number, number + 1]))]
-            found.append((keeper.pass_over(mine, windows, ks, self.passed), every))
+            found.append((keeper.process(mine, windows, ks, self.passed), every))
         return together(found, len(windows))
 
     def _renumber(self) -> None:
@@ -171,7 +166,7 @@ class InOrder(Algorithm):
 
     # Expire and answer.
 
-    def answer(self, due: DueWindows, sealed_to: int) -> Picks:
+    def answer(self, due: DueWindows, sealed_to: int) -> Selection:
         """Take in all that is sealed, and answer each window when its last event is in."""
         ready = self.arena.position[self.waiting] < sealed_to
         slots, self.waiting = self.waiting[ready], self.waiting[~ready]
@@ -226,14 +221,14 @@ class InOrder(Algorithm):
             keeper.check()
 
 
-def together(found: Sequence[tuple[Picks, IntArray]], windows: int) -> Picks:
+def together(found: Sequence[tuple[Selection, IntArray]], windows: int) -> Selection:
     """Put answers together, each given with the windows that it is about; in each window in the order given."""
     if len(found) == 1 and len(found[0][1]) == windows:
         return found[0][0]
     of = np.concatenate([*(np.repeat(about, np.diff(picks.offsets)) for picks, about in found), np.empty(0, np.int64)])
     order = np.argsort(of, kind="stable")
     slots = np.concatenate([*(picks.slots for picks, _ in found), NO_SLOTS])[order]
-    return Picks(slots, np.searchsorted(of[order], np.arange(windows + 1)))
+    return Selection(slots, np.searchsorted(of[order], np.arange(windows + 1)))
 
 
 def meta_windows(due: DueWindows, ks: IntArray) -> tuple[DueWindows, IntArray, IntArray]:
@@ -256,14 +251,16 @@ def meta_windows(due: DueWindows, ks: IntArray) -> tuple[DueWindows, IntArray, I
     return DueWindows(due.query[order][new], start[new], end[new]), most, of
 
 
-def extract(picks: Picks, arena: EventStore, due: DueWindows, schedules: Sequence[Schedule], of: IntArray) -> Picks:
+def extract(
+    picks: Selection, arena: EventStore, due: DueWindows, schedules: Sequence[Schedule], of: IntArray
+) -> Selection:
     """Give each query its share of what was picked for its window: the first k of each partition."""
     ks = np.array([s.k for s in schedules], np.int64)[due.query]
     starts, lengths = picks.offsets[:-1][of], np.diff(picks.offsets)[of]
     place = np.repeat(starts - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths) + np.arange(lengths.sum())
     slots, window = picks.slots[place], np.repeat(np.arange(len(due)), lengths)
     mine = rank_in_runs(window, arena.part[slots]) < ks[window]
-    return Picks(slots[mine], np.searchsorted(window[mine], np.arange(len(due) + 1)))
+    return Selection(slots[mine], np.searchsorted(window[mine], np.arange(len(due) + 1)))
 
 
 @dataclass(frozen=True)
@@ -281,7 +278,7 @@ class MetaQuery:
 
     Examples
     --------
-    >>> meta = MetaQuery.of([Schedule("a", 3, 8, 4, 0, 0), Schedule("b", 1, 4, 2, 0, 0)])
+    >>> meta = MetaQuery.of([Schedule(8, 4, name="a", k=3), Schedule(4, 2, name="b", k=1)])
     >>> meta.window, meta.slide(8)
     (8, 2)
     >>> [(view.start, view.serves, view.k) for view in meta.views(8)]
@@ -298,7 +295,8 @@ class MetaQuery:
         for schedule in schedules:
             alike.setdefault((schedule.size, schedule.slide, schedule.phase), []).append(schedule)
         members = tuple(
-            Schedule("", max(s.k for s in same), *key, 0, min(s.closed_to for s in same)) for key, same in alike.items()
+            Schedule(*key, name="", k=max(s.k for s in same), closed_to=min(s.closed_to for s in same))
+            for key, same in alike.items()
         )
         return cls(members, tuple(tuple(s.name for s in same) for same in alike.values()))
 

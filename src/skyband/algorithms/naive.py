@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.base import Algorithm, Arriving, BatchCounts, Picks, keep_all, starts_after, top
+from skyband.algorithms.base import NO_SLOTS, Algorithm, Arriving, BatchCounts, Selection, keep_all, starts_after, top
 from skyband.events.store import EventStore
 from skyband.order import SlotArray
 from skyband.queries.query import Distinct
@@ -37,19 +37,18 @@ class Naive(Algorithm):
 
     def __init__(self, arena: EventStore, distinct: Distinct | None) -> None:
         super().__init__(arena, distinct)
-        self.slots = np.empty(0, np.int32)
+        self.slots = NO_SLOTS
         self.complete_from = NEVER
 
     def exact_from(self, schedule: Schedule, frontier: int) -> int:  # noqa: ARG002 - everything seen is kept
         """Return the first start at or after the point from which on every event is still here."""
         if self.complete_from == NEVER:
             return NEVER
-        return schedule.first_end_after(self.complete_from - 1 + schedule.size) - schedule.size
+        return schedule.first_start_from(self.complete_from)
 
     def forget_between(self, low: int, high: int) -> None:
         """Drop what is kept there; what was forgotten before comes back."""
-        position = self.arena.position[self.slots]
-        self.slots = self.slots[(position < low) | (position >= high)]
+        self.slots = self.slots[self._outside(self.slots, low, high)]
         if high >= self.complete_from:
             self.complete_from = min(self.complete_from, low)
 
@@ -57,26 +56,17 @@ class Naive(Algorithm):
         """Keep all events."""
         self.slots = np.concatenate([self.slots, keep_all(arriving, counts)])
 
-    def answer(self, due: DueWindows, sealed_to: int) -> Picks:  # noqa: ARG002 - nothing is done ahead of time
+    def answer(self, due: DueWindows, sealed_to: int) -> Selection:  # noqa: ARG002 - nothing is done ahead of time
         """Sort each window anew, then forget what no coming window contains."""
         position = self.arena.position[self.slots]
-        picks = [
-            top(
-                self.arena,
-                self.slots[(position >= start) & (position < end)],
-                self.schedules[q].k,
-                self.distinct,
-            )
+        found = [
+            top(self.arena, self.slots[(position >= start) & (position < end)], self.schedules[q].k, self.distinct)
             for q, start, end in zip(due.query, due.start, due.end, strict=True)
         ]
         if len(due):
             self.complete_from = max(self.complete_from, int(starts_after(self.schedules, due).min()))
             self.slots = self.slots[position >= self.complete_from]
-        sizes = [len(part) for part in picks]
-        return Picks(
-            np.concatenate([*picks, np.empty(0, np.int32)]),
-            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-        )
+        return Selection.of(found)
 
     def kept(self) -> SlotArray:
         """Return the slots of all kept events."""

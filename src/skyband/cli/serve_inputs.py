@@ -29,7 +29,7 @@ from skyband.serve.local_stream import LocalStream
 from skyband.serve.spark_stream import Recorder, SparkStream
 from skyband.serve.streams import ServedStream
 from skyband.spark.control import Control
-from skyband.times import microseconds, not_negative
+from skyband.times import not_negative, parse_duration
 
 if TYPE_CHECKING:
     from skyband.languages.rdf import Pattern
@@ -112,7 +112,7 @@ def locally(given: Input, console: Console) -> Iterator[ServedStream]:
     given.warm_up(stream, console)
     served = LocalStream(
         given.queries, follow(given.folder, stream, stopping), schema=stream.schema, source=given.source,
-        delay=microseconds(given.watermark, "watermark"), algorithm=given.algorithm, services=given.services,
+        delay=parse_duration(given.watermark, "watermark"), algorithm=given.algorithm, services=given.services,
         limits=given.limits, max_ahead=not_negative(given.max_ahead, "max_ahead"), stopping=stopping,
     )  # fmt: skip
     try:

@@ -33,11 +33,11 @@ def query_line(query: Query) -> str:
 
 def backfill_text(schedule: Schedule, moment: Callable[[int], str]) -> str:
     """Say of a query that came later what it misses of the stream's past, and why."""
-    if not schedule.past:
+    past = schedule.backfill
+    if past is None:
         return ""
-    then = {"missing": "it warms up", "awaited": "they will be read", "filled": "they were read"}[schedule.past]
-    low, high = moment(schedule.missing_from), moment(schedule.missing_to)
-    case = Case(schedule.case)
+    then = {"missing": "it warms up", "pending": "they will be read", "done": "they were read"}[past.state]
+    low, high, case = moment(past.low), moment(past.high), Case(past.case)
     return f"; came later (case {case.value}: {case.meaning}), missed events from {low} to {high}: {then}"
 
 

@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from skyband.algorithms.base import Algorithm
-from skyband.algorithms.stkqf.skyline import Backfill
 from skyband.answers.answer import AnswerBlock, Answers, Events, RefreshCost, Row
 from skyband.answers.changes import as_rows, as_table, difference
 from skyband.engine.intake import BatchOutcome
@@ -28,7 +27,7 @@ from skyband.order import BoolArray, IntArray, SlotArray
 from skyband.queries.query import Query
 from skyband.remote.remote import Remote
 from skyband.remote.services.base import Id
-from skyband.windows import NEVER, DueWindows, Schedule
+from skyband.windows import NEVER, Backfill, DueWindows, Schedule
 
 
 @dataclass(frozen=True)

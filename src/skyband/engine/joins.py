@@ -50,7 +50,7 @@ class JoinedQuery(Partials):
         query, join, windows, condition = self.query, self.query.join, self.windows, self.sides.condition
         assert join is not None
         common: dict[str, Any] = {
-            "size": windows.size, "slide": windows.slide, "offset": windows.offset, "score": self.sides.joined,
+            "windows": windows, "score": self.sides.joined,
             "k": None if query.is_set else query.k, "order": query.order,
             "policy": join.policy_for(condition is not None), "budget": join.budget, "default": join.default,
             "seed": join.seed, "only_candidates": join.only_candidates, "one_event": not self.sides.aggregates,

@@ -18,8 +18,7 @@ from skyband.engine.intake import Ranking
 from skyband.errors import InputError, QueryError
 from skyband.events.batch import StreamColumns
 from skyband.queries.query import Query
-from skyband.times import SECOND, spoken
-from skyband.windows import Schedule
+from skyband.times import SECOND, format_duration
 
 MAX_WINDOW_ENDS, MAX_CUTS = 1_000, 10_000
 LONGEST_PERIOD = 1 << 20
@@ -85,8 +84,8 @@ class WindowLimits:
             return None
         return (
             f"its windows end {ceil(Fraction(SECOND, slide)):,} times per second of event time (its slide is "
-            f"{spoken(slide)}), and this stream allows {self.ends:,}; give it a longer slide, or start the stream "
-            "with a higher max_window_ends"
+            f"{format_duration(slide)}), and this stream allows {self.ends:,}; give it a longer slide, or start the "
+            "stream with a higher max_window_ends"
         )
 
     def _too_many_cuts(self, before: Fraction | int, added: Fraction | int) -> str | None:
@@ -152,5 +151,5 @@ def _series(query: Query) -> set[Series]:
     """Return where windows start and end; those that count events cut no time."""
     if query.window.counts:
         return set()
-    windows = Schedule.of(query)
+    windows = query.window.grid
     return {(start % windows.slide, windows.slide) for start in (windows.phase, windows.phase + windows.size)}

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from skyband import algorithms
-from skyband.algorithms.stkqf.skyline import Backfill
 from skyband.answers.answer import AnswerBlock, Answers
 from skyband.engine import snapshot
 from skyband.engine.aggregates import AggregateGroup
@@ -32,7 +31,7 @@ from skyband.order import IntArray
 from skyband.queries.query import Query
 from skyband.remote.remote import Remote, as_remotes
 from skyband.times import microseconds_of
-from skyband.windows import ALWAYS, NEVER, Schedule
+from skyband.windows import ALWAYS, NEVER, Backfill, Schedule
 
 logger = logging.getLogger(__name__)
 KINDS: tuple[type[QueryGroup], ...] = (RankingGroup, AggregateGroup, JoinGroup)
@@ -315,9 +314,7 @@ class Monitor:
         self._served |= {query.name: served[query.name] for query in queries}
         for query, missing in zip(queries, missed, strict=True):
             if missing is not None:
-                schedule = self._schedule(query.name)
-                schedule.case, schedule.past = missing.case.value, "awaited" if history else "missing"
-                schedule.missing_from, schedule.missing_to = missing.low, missing.high
+                self._schedule(query.name).backfill = replace(missing, state="pending" if history else "missing")
         logger.info("serving %d queries in %d groups", len(self._served), len(self.groups))
         return missed
 
@@ -328,7 +325,7 @@ class Monitor:
         """
         if query.window.counts or self.newest == NEVER or self.watermark is None:
             return None
-        schedule = Schedule.of(query)
+        schedule = Schedule.of(query.name, query.most_rows, query.window)
         schedule.closed_to = self.watermark
         group = self._find_group(query) or _kind(query).of(query, self.stream, self.newest)
         return group.backfill_for(schedule, self.newest)
@@ -395,7 +392,7 @@ class Monitor:
         able = [group for group in self.groups if group.serves(query)]
         if len(able) < 2:
             return able[0] if able else None
-        return min(able, key=lambda group: group.exact_from(Schedule.of(query)))
+        return min(able, key=lambda group: group.exact_from(Schedule.of(query.name, query.most_rows, query.window)))
 
     def _new_group(self, query: Query) -> QueryGroup:
         """Make a group for queries like one."""
@@ -424,11 +421,11 @@ class Monitor:
 
     def backfills(self) -> list[PendingBackfill]:
         """Return what queries wait for of the past, as far as the watermark says that all of it is there."""
-        waiting = [(group.queries, s) for group in self.groups for s in group.schedules if s.past == "awaited"]
+        waiting = [(group.queries, s) for group in self.groups for s in group.schedules if s.pending]
         return [
-            PendingBackfill(s.name, queries, max(s.next_start, s.missing_from), s.missing_to)
+            PendingBackfill(s.name, queries, *s.still_missing())
             for queries, s in waiting
-            if s.missing_to <= self._mark
+            if s.still_missing()[1] <= self._mark
         ]
 
     def next_end(self, after: int) -> int | None:
@@ -440,9 +437,7 @@ class Monitor:
     def statuses(self) -> dict[str, QueryState]:
         """Tell how each query is served, in the order in which they were registered."""
         found = {name: self._schedule(name) for name in self._served}
-        return {
-            name: "paused" if s.paused else "waiting" if s.past == "awaited" else "active" for name, s in found.items()
-        }
+        return {name: "paused" if s.paused else "waiting" if s.pending else "active" for name, s in found.items()}
 
     def stats(self) -> Stats:
         """Return the numbers so far."""
@@ -537,8 +532,8 @@ class Monitor:
 def _between(batch: pa.RecordBatch, source: StreamColumns, schedule: Schedule) -> pa.RecordBatch:
     """Leave of events of the past those that a query misses and still needs."""
     time = EventBatch(batch, source).time
-    low = max(schedule.next_start, schedule.missing_from)
-    return batch.filter(pa.array((time >= low) & (time < schedule.missing_to)))
+    low, high = schedule.still_missing()
+    return batch.filter(pa.array((time >= low) & (time < high)))
 
 
 def _kind(query: Query) -> type[QueryGroup]:

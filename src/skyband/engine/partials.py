@@ -31,7 +31,7 @@ from skyband.events.keys import is_key, is_text
 from skyband.expressions import Bound
 from skyband.order import BoolArray, FloatArray, IntArray, merit_of, value_ranks
 from skyband.queries.query import Query
-from skyband.windows import ALWAYS, NEVER, PaneGrid, Schedule, WindowGrid
+from skyband.windows import ALWAYS, NEVER, PaneGrid, Schedule
 
 PANE, ID, REMOTE, TIME, STREAM = "pane", "id", "remote", "time", "stream"
 FIRST, REFRESHED = "first", "refreshed"
@@ -62,8 +62,8 @@ class Partials:
         assert query.sides is not None
         self.query, self.sides, self.select, self.group_by = query, query.sides, query.select, query.group_by
         self.on = None if query.join is None else query.join.on
-        self.schedule = Schedule.of(query)
-        self.windows = WindowGrid(self.schedule.size, self.schedule.slide, self.schedule.phase)
+        self.schedule = Schedule.of(query.name, query.most_rows, query.window)
+        self.windows = query.window.grid
         self.panes = PaneGrid(self.windows)
         self.counts = Counts()
         self.last = NEVER
@@ -307,7 +307,7 @@ class Partials:
     def load(self, state: State) -> None:
         """Take over what `state` returned, of the same query."""
         meta, tables = state
-        self.schedule, self.counts = Schedule(**meta["schedule"]), Counts(**meta["counts"])
+        self.schedule, self.counts = Schedule.load(meta["schedule"]), Counts(**meta["counts"])
         self.last = meta["last"]
         self._parts = [tables["partials"]] if "partials" in tables else []
         self._carried = tables.get("carried")

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from skyband import algorithms
-from skyband.algorithms.base import Algorithm, BatchCounts, Columns, Picks, Thresholded
-from skyband.algorithms.stkqf.skyline import Backfill, Need, scan_for
+from skyband.algorithms.base import Algorithm, BatchCounts, Columns, Selection, Thresholded
+from skyband.algorithms.stkqf.skyline import Need, scan_for
 from skyband.answers.answer import AnswerBlock, Events, Row
 from skyband.engine.explain import backfill_text, clock_time, query_line
 from skyband.engine.groups import QueryGroup, Stream
@@ -25,7 +25,7 @@ from skyband.events.keys import Keys
 from skyband.events.store import EventStore
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, merit_of, rank_in_runs
 from skyband.queries.query import Query
-from skyband.windows import ALWAYS, NEVER, DueWindows, Schedule, layout
+from skyband.windows import ALWAYS, NEVER, Backfill, DueWindows, Schedule, layout
 
 _NO_ROWS = np.empty(0, np.int64)
 
@@ -168,7 +168,7 @@ class RankingGroup(QueryGroup):
 
     def add(self, queries: Sequence[Query], watermark: int, newest: int = NEVER) -> None:  # noqa: ARG002 - `blind_to`
         """Serve more queries, which rank as this group does; windows that end by the watermark are past."""
-        schedules = [Schedule.of(query) for query in queries]
+        schedules = [Schedule.of(query.name, query.most_rows, query.window) for query in queries]
         for schedule in schedules:
             schedule.closed_to = (self.intake.arrived or NEVER) if self.ranking.counts else watermark
             schedule.exact_from = self.exact_from(schedule)  # may refuse it: nothing has changed yet
@@ -222,14 +222,15 @@ class RankingGroup(QueryGroup):
 
         They replace what is kept of that stretch, so that nothing is counted twice.
         """
-        low, high = max(schedule.next_start, schedule.missing_from), schedule.missing_to
+        low, high = schedule.still_missing()
         self.algorithm.forget_between(low, high)
         self._compact(0.0, 0)  # what is given again must not tie with itself
         if rows is not None:
             self._take(rows, BatchCounts())
         if high > self.blind_to:
             self.blind_to = min(self.blind_to, low - 1)
-        schedule.missing_from, schedule.past = low, "filled"
+        assert schedule.backfill is not None
+        schedule.backfill = replace(schedule.backfill, low=low, state="done")
 
     def emptied(self) -> RankingGroup | None:
         """Return a group for `candidates` of a part of a batch; None where every row that passes the filter matters."""
@@ -298,8 +299,8 @@ class RankingGroup(QueryGroup):
     def _tally(self) -> BatchCounts:
         if self.ranking.counts or not self.schedules:
             return BatchCounts()
-        size, slide, *_, start = layout(self.schedules)
-        return BatchCounts(int(start.min()), int((start + size - slide).max()))
+        columns = layout(self.schedules)
+        return BatchCounts(int(columns.start.min()), int((columns.start + columns.size - columns.slide).max()))
 
     def _count(self, tally: BatchCounts, seen: BatchOutcome, columns: Columns, index: IntArray | None) -> None:
         if index is None and not self.ranking.counts:
@@ -381,7 +382,7 @@ class RankingGroup(QueryGroup):
             return []
         query_, start, end_ = (np.array(column, np.int64) for column in zip(*starts, strict=True))
         offsets = np.cumsum([0, *(len(part) for part in parts)])
-        picks = Picks(np.concatenate(parts), offsets)
+        picks = Selection(np.concatenate(parts), offsets)
         return self._blocks(DueWindows(query_, start, end_), picks, provisional=True)
 
     def _peek(self, query: int, end: int) -> SlotArray:
@@ -389,9 +390,9 @@ class RankingGroup(QueryGroup):
         schedule = self.schedules[query]
         slots = self.algorithm.peek(end - schedule.size, end, schedule.k)
         window = DueWindows(*(np.array([number], np.int64) for number in (query, end - schedule.size, end)))
-        return self._in_order(window, Picks(slots, np.array([0, len(slots)]))).slots
+        return self._in_order(window, Selection(slots, np.array([0, len(slots)]))).slots
 
-    def _in_order(self, due: DueWindows, picks: Picks) -> Picks:
+    def _in_order(self, due: DueWindows, picks: Selection) -> Selection:
         """Let answers show, of events that tie, the first by what they carry: algorithms take any of them."""
         tied = self.arena.tied() if len(picks.slots) else None
         if tied is None or (self.ranking.counts and self.ranking.distinct == "latest"):  # which arrived last is known
@@ -422,7 +423,7 @@ class RankingGroup(QueryGroup):
             shown += repr(payload.select(list(select)).take(pa.array(slots)).to_pylist())
         return blake2b(shown.encode(), digest_size=12).hexdigest()
 
-    def _blocks(self, due: DueWindows, picks: Picks, provisional: bool = False) -> list[AnswerBlock]:
+    def _blocks(self, due: DueWindows, picks: Selection, provisional: bool = False) -> list[AnswerBlock]:
         # Events are in many answers: with more rows than slots, the slots are stored once and rows refer to them.
         shared = len(picks.slots) > self.arena.size
         whole, exact = self._exact(due, picks), self.algorithm.exact
@@ -436,7 +437,7 @@ class RankingGroup(QueryGroup):
             provisional=provisional,
         )
 
-    def _exact(self, due: DueWindows, picks: Picks) -> BoolArray:
+    def _exact(self, due: DueWindows, picks: Selection) -> BoolArray:
         """Tell which answers miss nothing: by their start, or proven though their windows had begun before."""
         exact_from = np.array([s.exact_from for s in self.schedules], np.int64)[due.query]
         exact = due.start >= exact_from
@@ -512,7 +513,7 @@ class RankingGroup(QueryGroup):
         queries = [Query.from_dict(given) for given in meta["queries"]]
         group = cls(Ranking.of(queries[0]), stream.algorithm, meta["select"])
         group.queries += queries
-        group.schedules += [Schedule(**given) for given in meta["schedules"]]
+        group.schedules += [Schedule.load(given) for given in meta["schedules"]]
         group.counts = Counts(**meta["counts"])
         group.first, group.last, group.intake.arrived, group.blind_to = meta["extent"]
         group.shown = {(name, end): look for name, end, look in meta["shown"]}

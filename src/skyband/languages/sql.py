@@ -20,7 +20,7 @@ from skyband.languages.sql_text import WINDOWS, SqlDialect, SqlText
 from skyband.languages.sql_tree import Used
 from skyband.queries.decomposition import holds_aggregates
 from skyband.queries.query import LARGEST_K, Query
-from skyband.times import microseconds
+from skyband.times import parse_duration
 from skyband.windows import Window
 
 MAX_LENGTH = 20_000
@@ -461,7 +461,7 @@ class _Statement:
             if part := self.used.take(node, key):
                 self.used.whole(part)
         try:
-            return microseconds(f"{node.this.this} {'' if unit is None else unit.name}", "this interval")
+            return parse_duration(f"{node.this.this} {'' if unit is None else unit.name}", "this interval")
         except QueryError as error:
             self.text.fail("; ".join(error.problems), place)
 

@@ -14,7 +14,7 @@ from skyband.errors import QueryError
 from skyband.queries.query import Order, Query
 from skyband.queries.scoring import Scoring, as_dict, from_dict
 from skyband.times import Duration, microseconds_of
-from skyband.windows import Window, extent
+from skyband.windows import Window, parse_extent
 
 Emit = Literal["entries", "changes"]
 Range = tuple[float, float]
@@ -71,7 +71,7 @@ class Subscription:
 
     def __post_init__(self) -> None:
         problems: list[str] = []
-        size, _ = extent(self.last, "last", problems)
+        size, _ = parse_extent(self.last, "last", problems)
         if size <= 0 and not problems:
             problems.append(f"last is {self.last!r}; it must be more than 0")
         if not isinstance(self.score, Scoring | str):
@@ -96,7 +96,7 @@ class Subscription:
     @cached_property
     def extent(self) -> tuple[int, bool]:
         """How long the window is, and whether that counts events."""
-        return extent(self.last, "last", [])
+        return parse_extent(self.last, "last", [])
 
     @property
     def better(self) -> Order:

@@ -22,7 +22,7 @@ Examples
 >>> followers = {"ann": 10.0, "bob": 50.0, "eve": 30.0}
 >>> remote = Remote(lambda ids: {name: followers[name] for name in ids}, known=followers)
 >>> influencers = acquatop(
-...     remote, k=1, n=1, size=60, slide=30, score=lambda mentions, followers: mentions + followers, budget=1,
+...     remote, k=1, n=1, windows=WindowGrid(60, 30), score=lambda mentions, followers: mentions + followers, budget=1,
 ...     policy="AT-BSM",
 ... )
 >>> influencers.arrive(["ann", "bob", "eve"], [3, 1, 2], [5, 20, 25])
@@ -50,6 +50,7 @@ from skyband.remote.objects import FullWindow, ObjectStore, Score
 from skyband.remote.policies import Policy
 from skyband.remote.remote import Remote
 from skyband.remote.topkn import Outside, TopkN
+from skyband.windows import WindowGrid
 
 
 def acquatop(
@@ -57,9 +58,7 @@ def acquatop(
     *,
     k: int,
     n: int = 0,
-    size: int,
-    slide: int,
-    offset: int = 0,
+    windows: WindowGrid,
     score: Score,
     policy: str | Policy = "AT-GAIN",
     budget: int | None,
@@ -82,8 +81,8 @@ def acquatop(
         How many rows an answer has.
     n
         How many more objects per window are kept, for changes.
-    size, slide, offset
-        Of the windows, in microseconds.
+    windows
+        Which windows are answered, in microseconds.
     score
         The joined score of the stream's score and the remote value, as columns; monotone in both.
     policy
@@ -117,11 +116,9 @@ def acquatop(
     if order not in ("desc", "asc"):
         msg = f"order is {order!r}; use 'desc' where larger scores are better, 'asc' where smaller ones are"
         raise QueryError(msg)
-    common: dict[str, Any] = {
-        "size": size, "slide": slide, "offset": offset, "score": score, "order": order, "one_event": one_event
-    }  # fmt: skip
+    common: dict[str, Any] = {"windows": windows, "score": score, "order": order, "one_event": one_event}
     listed = TopkN(k=k, n=n, outside=outside, **common)  # in any case: it checks k and n
     keeps_all = election.policy.whole_window or not election.only_candidates
     objects: ObjectStore = FullWindow(**common) if keeps_all else listed
-    evaluation = Evaluation(0, listed.windows, score, order, k)
+    evaluation = Evaluation(0, windows, score, order, k)
     return RemoteJoin(remote, objects, election, evaluation, k=k, default=default, depth=k + n)

@@ -14,7 +14,7 @@ Examples
 >>> followers = {"ann": 99_900.0, "bob": 150_000.0, "eve": 10.0}
 >>> remote = Remote(lambda ids: {name: followers[name] for name in ids}, known=followers)
 >>> influencers = filter_join(
-...     remote, size=60, slide=30, condition=">", threshold=100_000, budget=1, policy="Filter Update"
+...     remote, windows=WindowGrid(60, 30), condition=">", threshold=100_000, budget=1, policy="Filter Update"
 ... )
 >>> influencers.arrive(["ann", "bob", "eve"], [1, 1, 1], [5, 20, 25])
 >>> followers["ann"] = 100_001.0
@@ -42,6 +42,7 @@ from skyband.remote.join import RemoteJoin
 from skyband.remote.objects import FullWindow, Score
 from skyband.remote.policies import Policy
 from skyband.remote.remote import Remote
+from skyband.windows import WindowGrid
 
 _CONDITIONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
@@ -49,9 +50,7 @@ _CONDITIONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": oper
 def filter_join(
     remote: Remote,
     *,
-    size: int,
-    slide: int,
-    offset: int = 0,
+    windows: WindowGrid,
     condition: str,
     threshold: float,
     policy: str | Policy = "WSJ-LRU.F",
@@ -72,8 +71,8 @@ def filter_join(
     ----------
     remote
         The service and its replica.
-    size, slide, offset
-        Of the windows, in microseconds.
+    windows
+        Which windows are answered, in microseconds.
     condition
         ``">"``, ``">="``, ``"<"`` or ``"<="``.
     threshold
@@ -98,8 +97,8 @@ def filter_join(
     if not election.policy.whole_window:
         msg = f"the policy {election.policy.name!r} is for rankings, which have a list; choose another one"
         raise InputError(msg)
-    objects = FullWindow(size=size, slide=slide, offset=offset, score=score or _value, order=order, one_event=one_event)
-    evaluation = Evaluation(0, objects.windows, _value, order, threshold=threshold, distance=distance)
+    objects = FullWindow(windows=windows, score=score or _value, order=order, one_event=one_event)
+    evaluation = Evaluation(0, windows, _value, order, threshold=threshold, distance=distance)
     compare = _CONDITIONS[condition]
 
     def passes(value: Any) -> Any:

@@ -149,8 +149,8 @@ class ObjectStore(ABC):
 
     Parameters
     ----------
-    size, slide, offset
-        Of the windows.
+    windows
+        Which windows there are.
     score
         The joined score of the stream's score and the remote value, as columns; monotone in both.
     order
@@ -163,10 +163,8 @@ class ObjectStore(ABC):
     whole: ClassVar[bool]
     """Whether all objects of the windows are kept, also those without a remote value."""
 
-    def __init__(
-        self, *, size: int, slide: int, score: Score, offset: int = 0, order: str = "desc", one_event: bool = False
-    ) -> None:
-        self.windows = WindowGrid(size, slide, offset)
+    def __init__(self, *, windows: WindowGrid, score: Score, order: str = "desc", one_event: bool = False) -> None:
+        self.windows = windows
         self.score, self.order, self.event_order = score, order, order if one_event else None
         self.current: int | None = None
         self.late = self.rejected = 0
@@ -260,7 +258,7 @@ class FullWindow(ObjectStore):
 
     Examples
     --------
-    >>> window = FullWindow(size=10, slide=5, score=np.add)
+    >>> window = FullWindow(windows=WindowGrid(10, 5), score=np.add)
     >>> window.go_to(0)
     >>> window.arrive(Arrivals.of(["a", "b"], [1, 2], [3, 7], [5, 0]))
     >>> [(one.id, one.merit) for one in window.best(2)]

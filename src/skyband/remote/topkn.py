@@ -29,7 +29,8 @@ window has a pointer to the last of its list.
 Examples
 --------
 >>> import numpy as np
->>> top = TopkN(k=1, n=2, size=9, slide=3, score=np.add)
+>>> from skyband.windows import WindowGrid
+>>> top = TopkN(k=1, n=2, windows=WindowGrid(9, 3), score=np.add)
 >>> top.go_to(0)                                                 # [0, 9)
 >>> top.arrive(Arrivals.of(["C", "E", "F"], [6, 7, 5], [4, 7, 8], [0, 0, 0]))
 >>> [one.id for one in top.best(1)]

@@ -13,7 +13,7 @@ from skyband.files.queries import queries_of
 from skyband.languages import Mapping, read_rspql, read_sql
 from skyband.languages.toml import MAX_DIGITS, read_toml
 from skyband.queries.query import MAX_ROWS, Query
-from skyband.times import microseconds, spoken
+from skyband.times import format_duration, parse_duration
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ class Limits:
             problems.append(f"k is {query.k:,}; this server allows at most {self.k:,}")
         if window.counts and window.size > self.events:
             problems.append(f"size is {window.size:,} events; this server allows at most {self.events:,}")
-        if not window.counts and window.size > microseconds(self.size, "size"):
-            problems.append(f"size is {spoken(window.size)}; this server allows at most {self.size}")
+        if not window.counts and window.size > parse_duration(self.size, "size"):
+            problems.append(f"size is {format_duration(window.size)}; this server allows at most {self.size}")
         if window.size > self.panes * window.slide:
             problems.append(
                 f"size is {window.size // window.slide:,} times the slide; this server allows at most {self.panes:,}"

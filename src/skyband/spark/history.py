@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import InputError
-from skyband.times import Duration, microseconds
+from skyband.times import Duration, parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,7 +62,7 @@ def kafka_history(
     ...     return records.selectExpr("from_json(string(value), 'ts timestamp, id string') AS event").select("event.*")
     >>> past = kafka_history("trades", "localhost:9092", parse)
     """
-    around = timedelta(microseconds=microseconds(slack, "slack"))
+    around = timedelta(microseconds=parse_duration(slack, "slack"))
 
     def read(session: SparkSession, start: datetime, end: datetime) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere

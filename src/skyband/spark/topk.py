@@ -143,7 +143,7 @@ def _answers(df: DataFrame, query: Query, source: StreamColumns, schema: pa.Sche
         events = _events(df, query, source, schema, carried)
     except InputError as error:
         raise QueryError(str(error), query.name) from None
-    windows = Schedule.of(query)
+    windows = Schedule.of(query.name, query.most_rows, query.window)
     ranked = _best(_in_windows(events, query, windows), query, "start")
     return ranked.select(
         F.lit(query.name).alias("query"),

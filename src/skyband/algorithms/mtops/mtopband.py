@@ -1,6 +1,6 @@
 """MTopBand: each predicted view has a sorted list of its own.
 
-Choose it to compare with the thesis; `mtoplist` is the better half.
+Choose it to compare with the thesis; `mtoplist` is the better one.
 
 Guarantees: exact; keeps the minimal set of events (Theorem 5.1.1), but refers to each of them from every view that
 holds it: k places for every view. An event that arrives is compared with every view, and moves half a list in each
@@ -19,7 +19,7 @@ Examples
 Notes
 -----
 Shastri, *MTopS: Multi-Query Optimization for Continuous Top-K Query Workloads*, chapter 5. Left open there, and
-decided as in `mtoplist`: views that serve windows with different ends, late events, queries that come later.
+decided as in `top_list`: views that serve windows with different ends, late events, queries that come later.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.base import Picks
-from skyband.algorithms.in_order import Keeper, MetaQuery
+from skyband.algorithms.base import Selection
+from skyband.algorithms.in_order import CandidateKeeper, MetaQuery
 from skyband.algorithms.mtops import mtopband_kernels as kernel
 from skyband.algorithms.mtops.views import Predicting, Scheduler
 from skyband.events.store import EventStore
@@ -46,12 +46,12 @@ class MTopBand(Predicting):
     name = "mtopband"
     summary = "a sorted list for each predicted view of all queries (MTopS)"
 
-    def keeper(self, first: int) -> Keeper:
+    def keeper(self, first: int) -> CandidateKeeper:
         """Make the lists of all queries' views."""
         return Band(self.arena, MetaQuery.of(self.schedules).members, first)
 
 
-class Band(Keeper):
+class Band(CandidateKeeper):
     """Lists of views in a common pool."""
 
     def __init__(self, arena: EventStore, members: Sequence[Schedule], first: int) -> None:
@@ -61,13 +61,13 @@ class Band(Keeper):
         self.pool: Any = np.empty(0, np.int32), np.empty(0)
         self.refs = np.empty(0, np.int32)
 
-    def pass_over(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Picks:
+    def process(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Selection:
         """Take in events in order, and answer windows on the way."""
         return self.follow(slots, *self.scheduler.until(passed), due, ks, passed)
 
     def follow(
         self, slots: SlotArray, opened: IntArray, steps: IntArray, due: DueWindows, ks: IntArray, passed: int
-    ) -> Picks:
+    ) -> Selection:
         """Do what a scheduler says: open views, let them hold fewer events, close them."""
         arena = self.arena
         self.refs = np.concatenate([self.refs, np.zeros(arena.size - len(self.refs), np.int32)])
@@ -76,16 +76,16 @@ class Band(Keeper):
         room = int(opened[1].sum())
         pool = tuple(np.concatenate([column, np.empty(room, column.dtype)]) for column in self.pool)
         picks, offsets = np.empty(int(ks.sum()), np.int32), np.zeros(len(due) + 1, np.int64)
-        picked = kernel.pass_over(
+        picked = kernel.process(
             (arena.merit, arena.time, arena.key, arena.part, arena.position), slots, views, np.array([count, used]),
             pool, self.refs, opened, steps, (due.start, due.end, ks), passed, picks, offsets,
         )  # fmt: skip
         self._forget_closed(views, pool)
-        return Picks(picks[:picked], offsets)
+        return Selection(picks[:picked], offsets)
 
     def _forget_closed(self, views: Any, pool: Any) -> None:
         """Leave only the views that are open, and their stretches of the pool."""
-        _start, k, _count, begin, _bar = self.views = tuple(column[views[1] > 0] for column in views)
+        _start, k, _count, begin, _threshold = self.views = tuple(column[views[1] > 0] for column in views)
         moved = np.cumsum(k) - k
         place = np.repeat(begin - moved, k) + np.arange(k.sum())
         self.pool = pool[0][place], pool[1][place]
@@ -93,7 +93,7 @@ class Band(Keeper):
 
     def lists(self) -> dict[int, list[int]]:
         """Return the slots of each view, best first, by the view's start."""
-        start, _k, count, begin, _bar = self.views
+        start, _k, count, begin, _threshold = self.views
         stretches = zip(start.tolist(), begin.tolist(), count.tolist(), strict=True)
         return {s: self.pool[0][b : b + n].tolist() for s, b, n in stretches}
 
@@ -112,7 +112,7 @@ class Band(Keeper):
 
     def _held(self) -> IntArray:
         """Return the places of the pool that are in use."""
-        _start, _k, count, begin, _bar = self.views
+        _start, _k, count, begin, _threshold = self.views
         held: IntArray = np.repeat(begin - (np.cumsum(count) - count), count) + np.arange(count.sum())
         return held
 

@@ -19,11 +19,11 @@ from skyband.order import is_better
 def insert(events: Any, slot: Any, views: Any, count_views: Any, pool: Any, refs: Any) -> None:
     """Let an event into each view that it belongs to and is good enough for."""
     merit, time, key, _part, position = events
-    start, k, count, begin, bar = views
+    start, k, count, begin, threshold = views
     slots, merits = pool
     m, t, i, p = merit[slot], time[slot], key[slot], position[slot]
     for v in range(count_views):
-        if m < bar[v] or p < start[v] or k[v] == 0:
+        if m < threshold[v] or p < start[v] or k[v] == 0:
             continue
         first, held = begin[v], count[v]
         if held == k[v]:
@@ -46,28 +46,28 @@ def insert(events: Any, slot: Any, views: Any, count_views: Any, pool: Any, refs
         refs[slot] += 1
         count[v] = held + 1
         if count[v] == k[v]:
-            bar[v] = merits[first + held]
+            threshold[v] = merits[first + held]
 
 
 @jit
 def lower(views: Any, view: Any, k_now: Any, pool: Any, refs: Any) -> None:
     """Let a view hold fewer events; none closes it."""
-    _start, k, count, begin, bar = views
+    _start, k, count, begin, threshold = views
     slots, merits = pool
     k[view] = k_now
     while count[view] > k_now:
         count[view] -= 1
         refs[slots[begin[view] + count[view]]] -= 1
     if k_now == 0:
-        bar[view] = np.inf
+        threshold[view] = np.inf
     elif count[view] == k_now:
-        bar[view] = merits[begin[view] + k_now - 1]
+        threshold[view] = merits[begin[view] + k_now - 1]
 
 
 @jit
 def pick(views: Any, view: Any, k: Any, pool: Any, picks: Any, n: Any) -> Any:
     """Take the best k events of a view; return the new n."""
-    _start, _k, count, begin, _bar = views
+    _start, _k, count, begin, _threshold = views
     for place in range(begin[view], begin[view] + min(k, count[view])):
         picks[n] = pool[0][place]
         n += 1
@@ -75,17 +75,17 @@ def pick(views: Any, view: Any, k: Any, pool: Any, picks: Any, n: Any) -> Any:
 
 
 @jit
-def pass_over(
+def process(
     events: Any, fresh: Any, views: Any, numbers: Any, pool: Any, refs: Any, opened: Any, steps: Any, due: Any,
     passed: Any, picks: Any, offsets: Any,
 ) -> Any:  # fmt: skip
     """Take in events in order, and do on the way what a scheduler says.
 
-    As `toplist.pass_over`; `numbers` has how many views there are, and how much of the pool is used. Returns how
+    As `toplist.process`; `numbers` has how many views there are, and how much of the pool is used. Returns how
     many events were picked.
     """
     position = events[4]
-    start, k, count, begin, bar = views
+    start, k, count, begin, threshold = views
     at = np.zeros(5, np.int64)
     while True:
         more = at[EVENT] < fresh.size
@@ -101,7 +101,7 @@ def pass_over(
         while at[OPENED] < opened.shape[1] and opened[0, at[OPENED]] <= now:
             v = numbers[0]
             start[v], k[v], count[v], begin[v] = opened[0, at[OPENED]], opened[1, at[OPENED]], 0, numbers[1]
-            bar[v] = -np.inf
+            threshold[v] = -np.inf
             numbers[0] += 1
             numbers[1] += k[v]
             at[OPENED] += 1

@@ -1,4 +1,40 @@
-"""The integrated list of MinTopK and MTopList, as a keeper: each event once, with marks; each view with a pointer."""
+"""MinTopK and MTopList: one list of all events that a predicted view holds, with marks and pointers.
+
+Choose ``mtoplist`` to compare with the thesis, or where memory is all that counts: nobody can keep fewer events. Choose
+``mintopk`` to compare with its paper, for one query at a time.
+
+Guarantees: exact; keeps the minimal set, that is the events which would be in an answer if no more came (Theorem
+5.1.1); for one query that is about 2k events on average. An event that arrives is compared with a threshold per 64
+views, and with each view whose threshold it may pass; each view that it enters costs one step along the list. Count
+and time windows of any size, slide and k. ``mintopk`` has a list for each query: a thousand queries cost a thousand
+times as much as one.
+
+Invariant: an event is in the list if and only if a view of a window that is still to be answered holds it.
+
+Examples
+--------
+>>> import skyband as sb
+>>> q = sb.Query("top", k=2, score="x", window=sb.Window(4, slide=2))
+>>> events = [{"t": t, "id": t, "x": x} for t, x in enumerate([5.0, 1.0, 4.0, 2.0, 3.0, 0.0])]
+>>> for algorithm in (MinTopK, MTopList):
+...     answers = sb.run([q], events, time="t", id="id", algorithm=algorithm.name)
+...     assert [[row.id for row in a.rows] for a in answers] == [[0, 1], [0, 2], [2, 4], [4, 5]], algorithm.name
+
+Notes
+-----
+Shastri, *MTopS: Multi-Query Optimization for Continuous Top-K Query Workloads*, chapter 6: each event is marked with
+the first and the last view that hold it; each view points to the worst event it holds. Both are needed: where k differs
+from view to view, an event may leave and come back (its Observation 2). Yang et al., *An Optimal Strategy for
+Monitoring Top-k Queries in Streaming Windows* (MinTopK), as told there and in Zahmatkesh and Della Valle, *Relevant
+Query Answering over Streaming and Distributed Data* (AcquaTop), section 3.1: the super-top-k list is the same list with
+one query in it, or several with the same windows.
+
+Left open there: how the place of an event in the list is found (here by a skip list); how the views that an event
+enters are found where thresholds do not fall with age (here by the least threshold of 64 neighbours); what happens
+when a view serves windows that end at different times (here it holds fewer events once the deeper ones are answered,
+which the minimal set demands); late events (they enter the views that reach back to them); queries that come later
+(their views are made of what is kept, and are exact where another query has a view of that start and depth).
+"""
 
 from __future__ import annotations
 
@@ -6,17 +42,40 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from skyband.algorithms.base import Picks
-from skyband.algorithms.in_order import Keeper
+from skyband.algorithms.base import Selection
+from skyband.algorithms.in_order import CandidateKeeper, MetaQuery, PerQuery
 from skyband.algorithms.mtops import top_list_kernels as kernel
-from skyband.algorithms.mtops.views import Scheduler
+from skyband.algorithms.mtops.views import Predicting, Scheduler
 from skyband.algorithms.shared_kernels import PICKED, WALK
 from skyband.events.store import EventStore
 from skyband.order import IntArray, SlotArray
 from skyband.windows import DueWindows, Schedule
 
 
-class TopList(Keeper):
+class MinTopK(Predicting):
+    """A super-top-k list per query."""
+
+    name = "mintopk"
+    summary = "a list with marks and pointers per query; what it keeps is minimal (MinTopK)"
+
+    def keeper(self, first: int) -> CandidateKeeper:
+        """Make a list per query."""
+        members = MetaQuery.of(self.schedules).members
+        return PerQuery([(member, TopList(self.arena, [member], first)) for member in members])
+
+
+class MTopList(Predicting):
+    """The list of the meta query."""
+
+    name = "mtoplist"
+    summary = "one list with marks and pointers for all predicted views of all queries (MTopS)"
+
+    def keeper(self, first: int) -> CandidateKeeper:
+        """Make one list for all queries."""
+        return TopList(self.arena, MetaQuery.of(self.schedules).members, first)
+
+
+class TopList(CandidateKeeper):
     """One list for all views of some queries.
 
     Parameters
@@ -33,19 +92,19 @@ class TopList(Keeper):
         self.arena = arena
         self.scheduler = Scheduler(members, first)
         self.numbers = np.zeros(kernel.NUMBERS, np.int64)
-        self.views, self.bar, self.least = np.zeros((0, kernel.VIEW), np.int64), np.empty(0), np.empty(0)
+        self.views, self.threshold, self.least = np.zeros((0, kernel.VIEW), np.int64), np.empty(0), np.empty(0)
         self.nodes, self.merit = np.zeros((0, kernel.NODE), np.int64), np.empty(0)
         self.links = np.zeros((0, kernel.LEVELS, 2), np.int64)
         self._widen(64)
         kernel.reset(self.links, self.numbers)
 
-    def pass_over(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Picks:
+    def process(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Selection:
         """Take in events in order, and answer windows on the way."""
         return self.follow(slots, *self.scheduler.until(passed), due, ks, passed)
 
     def follow(
         self, slots: SlotArray, opened: IntArray, steps: IntArray, due: DueWindows, ks: IntArray, passed: int
-    ) -> Picks:
+    ) -> Selection:
         """Do what a scheduler says: open views, let them hold fewer events, close them."""
         arena, at = self.arena, np.zeros(WALK, np.int64)
         events = (arena.merit, arena.time, arena.key, arena.part, arena.position)
@@ -53,12 +112,12 @@ class TopList(Keeper):
         self.nodes[live, kernel.KEY] = arena.key[self.nodes[live, kernel.SLOT]]  # keys move when ids come and go
         self._make_room(opened.shape[1])
         picks, offsets = np.empty(int(ks.sum()), np.int32), np.zeros(len(due) + 1, np.int64)
-        while kernel.pass_over(
-            events, slots, self.nodes, self.merit, self.links, self.free, self.numbers, self.views, self.bar,
+        while kernel.process(
+            events, slots, self.nodes, self.merit, self.links, self.free, self.numbers, self.views, self.threshold,
             self.least, opened, steps, (due.start, due.end, ks), passed, at, picks, offsets,
         ) == kernel.FULL:  # fmt: skip
             self._widen(2 * len(self.nodes))
-        return Picks(picks[: at[PICKED]], offsets)
+        return Selection(picks[: at[PICKED]], offsets)
 
     def _widen(self, room: int) -> None:
         """Make room for more nodes."""
@@ -79,9 +138,12 @@ class TopList(Keeper):
         for mark in (kernel.FIRST, kernel.LAST):
             self.nodes[live, mark] = place[self.nodes[live, mark]]
         blocks = (len(alive) + opening) // kernel.BLOCK + 1
-        views, bar = np.zeros((blocks * kernel.BLOCK, kernel.VIEW), np.int64), np.full(blocks * kernel.BLOCK, np.inf)
-        views[: len(alive)], bar[: len(alive)] = self.views[alive], self.bar[alive]
-        self.views, self.bar, self.least = views, bar, bar.reshape(blocks, -1).min(axis=1)
+        views, threshold = (
+            np.zeros((blocks * kernel.BLOCK, kernel.VIEW), np.int64),
+            np.full(blocks * kernel.BLOCK, np.inf),
+        )
+        views[: len(alive)], threshold[: len(alive)] = self.views[alive], self.threshold[alive]
+        self.views, self.threshold, self.least = views, threshold, threshold.reshape(blocks, -1).min(axis=1)
         self.numbers[kernel.VIEWS] = len(alive)
 
     def _live(self) -> IntArray:

@@ -5,8 +5,8 @@ per event the first and the last view that hold it. An event in between is held 
 start and is no worse than the event that the view points to.
 
 The list is a skip list of *nodes*, doubly linked on every level; node 0 stands before the best one and node 1 behind
-the worst one. All of a node's numbers lie side by side in `nodes`, those of a view in `views`; only `merit`, and the
-views' `bar` and the `least` bar of a block of them, are arrays of their own. Arrays are handed on one by one: numba
+the worst one. All of a node's numbers lie side by side in `nodes`, those of a view in `views`; only `merit`, the views'
+`threshold` and the `least` threshold of a block of views are arrays of their own. Arrays are passed one by one: numba
 counts references to all arrays of a tuple wherever it is taken apart.
 """
 
@@ -21,7 +21,7 @@ from skyband.compiled import jit
 from skyband.order import is_better
 
 LEVELS = 9
-BLOCK = 64  # views that share a minimum of their bars
+BLOCK = 64  # views that share a minimum of their thresholds
 SLOT, TIME, KEY, POSITION, FIRST, LAST, TURN, HEIGHT = range(8)  # of a node
 NODE = 8
 START, DEPTH, COUNT, LOW = range(4)  # of a view
@@ -141,28 +141,28 @@ def raise_pointer(nodes: Any, links: Any, views: Any, view: Any) -> Any:
 
 
 @jit
-def set_bar(merit: Any, views: Any, bar: Any, view: Any) -> None:
+def set_threshold(merit: Any, views: Any, threshold: Any, view: Any) -> None:
     """Note what an event must reach to enter a view."""
     if views[view, DEPTH] == 0:
-        bar[view] = np.inf
+        threshold[view] = np.inf
     elif views[view, COUNT] == views[view, DEPTH]:
-        bar[view] = merit[views[view, LOW]]
+        threshold[view] = merit[views[view, LOW]]
     else:
-        bar[view] = -np.inf
+        threshold[view] = -np.inf
 
 
 @jit
-def set_least(bar: Any, least: Any, block: Any) -> None:
+def set_least(threshold: Any, least: Any, block: Any) -> None:
     """Note what an event must reach to enter any view of a block."""
     lowest = np.inf
     for v in range(block * BLOCK, (block + 1) * BLOCK):
-        lowest = min(lowest, bar[v])
+        lowest = min(lowest, threshold[v])
     least[block] = lowest
 
 
 @jit
 def enter(
-    nodes: Any, merit: Any, links: Any, free: Any, numbers: Any, views: Any, bar: Any, least: Any, entered: Any,
+    nodes: Any, merit: Any, links: Any, free: Any, numbers: Any, views: Any, threshold: Any, least: Any, entered: Any,
     slot: Any, m: Any, t: Any, i: Any, p: Any,
 ) -> None:  # fmt: skip
     """Let an event into all views that it belongs to and is good enough for."""
@@ -171,7 +171,7 @@ def enter(
         if m < least[block]:
             continue
         for v in range(block * BLOCK, min((block + 1) * BLOCK, numbers[VIEWS])):
-            if m < bar[v] or p < views[v, START] or views[v, DEPTH] == 0:
+            if m < threshold[v] or p < views[v, START] or views[v, DEPTH] == 0:
                 continue
             if views[v, COUNT] == views[v, DEPTH]:
                 w = views[v, LOW]
@@ -196,14 +196,15 @@ def enter(
         else:
             dropped = raise_pointer(nodes, links, views, v)
             leave(nodes, merit, links, free, numbers, views, v, dropped)
-        set_bar(merit, views, bar, v)
+        set_threshold(merit, views, threshold, v)
         if j + 1 == n or entered[j + 1] // BLOCK != v // BLOCK:
-            set_least(bar, least, v // BLOCK)
+            set_least(threshold, least, v // BLOCK)
 
 
 @jit
 def lower(
-    nodes: Any, merit: Any, links: Any, free: Any, numbers: Any, views: Any, bar: Any, least: Any, view: Any, depth: Any
+    nodes: Any, merit: Any, links: Any, free: Any, numbers: Any, views: Any, threshold: Any, least: Any, view: Any,
+    depth: Any,
 ) -> None:  # fmt: skip
     """Let a view hold fewer events; none closes it."""
     views[view, DEPTH] = depth
@@ -211,8 +212,8 @@ def lower(
         dropped = raise_pointer(nodes, links, views, view)
         views[view, COUNT] -= 1
         leave(nodes, merit, links, free, numbers, views, view, dropped)
-    set_bar(merit, views, bar, view)
-    set_least(bar, least, view // BLOCK)
+    set_threshold(merit, views, threshold, view)
+    set_least(threshold, least, view // BLOCK)
 
 
 @jit
@@ -228,8 +229,8 @@ def pick(nodes: Any, links: Any, start: Any, k: Any, picks: Any, n: Any) -> Any:
 
 
 @jit
-def pass_over(
-    events: Any, fresh: Any, nodes: Any, merit: Any, links: Any, free: Any, numbers: Any, views: Any, bar: Any,
+def process(
+    events: Any, fresh: Any, nodes: Any, merit: Any, links: Any, free: Any, numbers: Any, views: Any, threshold: Any,
     least: Any, opened: Any, steps: Any, due: Any, passed: Any, at: Any, picks: Any, offsets: Any,
 ) -> Any:  # fmt: skip
     """Take in events in order, and do on the way what a scheduler says.
@@ -240,7 +241,7 @@ def pass_over(
         The arena's columns, and the slots of the events to take in.
     nodes, merit, links, free, numbers
         The list.
-    views, bar, least
+    views, threshold, least
         The views, with room for all that open.
     opened, steps
         Views that open (start, k), and steps down (when, start, k).
@@ -273,11 +274,11 @@ def pass_over(
             views[v, START], views[v, DEPTH] = opened[0, at[OPENED]], opened[1, at[OPENED]]
             views[v, COUNT] = views[v, LOW] = 0
             numbers[VIEWS] += 1
-            bar[v] = least[v // BLOCK] = -np.inf
+            threshold[v] = least[v // BLOCK] = -np.inf
             at[OPENED] += 1
         while at[CLOSED] < steps.shape[1] and steps[STEP, at[CLOSED]] <= now:
             view = np.searchsorted(views[: numbers[VIEWS], START], steps[1, at[CLOSED]])
-            lower(nodes, merit, links, free, numbers, views, bar, least, view, steps[2, at[CLOSED]])
+            lower(nodes, merit, links, free, numbers, views, threshold, least, view, steps[2, at[CLOSED]])
             at[CLOSED] += 1
         if not more:
             return DONE
@@ -290,4 +291,4 @@ def pass_over(
             hopeless &= m < least[block]
         if not hopeless:
             t, i = times[slot], keys[slot]
-            enter(nodes, merit, links, free, numbers, views, bar, least, entered, slot, m, t, i, now)
+            enter(nodes, merit, links, free, numbers, views, threshold, least, entered, slot, m, t, i, now)

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from skyband.algorithms.in_order import InOrder, Keeper
+from skyband.algorithms.in_order import CandidateKeeper, InOrder
 from skyband.order import IntArray
 from skyband.windows import NEVER, Schedule, layout, progressions
 
@@ -51,7 +51,7 @@ class Scheduler:
         Views that open: where they start, and their k. Steps: when (once the windows that end then are answered),
         the start of the view, and the k that it needs from then on; 0 closes it.
         """
-        sizes, slides, _, ks, _, _ = layout(self.members)
+        sizes, slides, _, ks, _ = layout(self.members)
         number = np.maximum(-((self.next_start - passed) // slides), 0)  # of windows that start before `passed`
         which, start = progressions(self.next_start, slides, number)
         self.next_start += number * slides
@@ -92,7 +92,7 @@ class Predicting(InOrder):
     """Algorithms that keep what is in a predicted view of some query."""
 
     @abstractmethod
-    def keeper(self, first: int) -> Keeper:
+    def keeper(self, first: int) -> CandidateKeeper:
         """Make the keeper of a partition whose first event lies at a position."""
 
     def exact_before(self, schedule: Schedule, start: int) -> bool:

@@ -1,7 +1,7 @@
-"""Panes: the stretches between neighbouring starts and ends of windows, and what each has lost.
+"""Panes: the intervals between neighbouring starts and ends of windows, and what was dropped from each.
 
-All events of a pane enter and leave the same windows, so what is kept can be decided pane by pane. Panes also
-remember how deep they are: what was dropped from them decides from where on a new query can be exact.
+All events of a pane enter and leave the same windows, so what is kept can be decided pane by pane. What was dropped
+from a pane decides from which window on a new query is exact.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from skyband.windows import MOST_DUE, NEVER, Schedule, layout, progressions
 UNTOUCHED = 2**62
 """Depth of a pane of which nothing was ever dropped."""
 ANY_K = 2**61
-"""Depth of a pane that lost only events which the same id outdoes: any k is served."""
+"""Depth of a pane that lost only events which another of the same id replaces: any k is served."""
 MOST_EDGES = 4 * MOST_DUE
 """Starts and ends of windows that may be listed at once; more are a mistake in the unit of time."""
 AT_ONCE = 1 << 16
@@ -30,10 +30,16 @@ class Panes:
     """Every start and end of every window is a *cut*: between two neighbours lies one pane.
 
     Panes are numbered along the axis; `base` is the number of the first one that is still known, so numbers
-    stay valid while old panes are forgotten and earlier ones are added. Per pane, `depth` is the least K
-    that anything of it was dropped by (`UNTOUCHED`: nothing was), and `lost` a merit that nothing of what was dropped
-    exceeds (minus infinity: nothing was, or events of that merit were); per cut, `torn` says whether it goes through a
-    pane that had lost events before.
+    stay valid while old panes are forgotten and earlier ones are added.
+
+    Attributes
+    ----------
+    depth
+        Per pane: each dropped event is dominated by at least so many others; `UNTOUCHED` where none was dropped.
+    best_dropped
+        Per pane: no dropped event has a larger merit; minus infinity where none was dropped.
+    cut_after_loss
+        Per cut: whether it goes through a pane that had lost events before.
     """
 
     def __init__(self, schedules: Sequence[Schedule] = ()) -> None:
@@ -41,8 +47,8 @@ class Panes:
         self.cuts = np.empty(0, np.int64)
         self.base = 0
         self.depth = np.empty(0, np.int64)
-        self.lost = np.empty(0)
-        self.torn = np.empty(0, bool)
+        self.best_dropped = np.empty(0)
+        self.cut_after_loss = np.empty(0, bool)
         self.forgot = False
 
     def __len__(self) -> int:
@@ -61,8 +67,12 @@ class Panes:
         self.base -= len(before)
         depth, lost = (0, np.inf) if self.forgot else (UNTOUCHED, -np.inf)
         self.depth = np.concatenate([np.full(len(before), depth), self.depth, np.full(len(after), UNTOUCHED)])
-        self.lost = np.concatenate([np.full(len(before), lost), self.lost, np.full(len(after), -np.inf)])
-        self.torn = np.concatenate([np.zeros(len(before), bool), self.torn, np.zeros(len(after), bool)])
+        self.best_dropped = np.concatenate(
+            [np.full(len(before), lost), self.best_dropped, np.full(len(after), -np.inf)]
+        )
+        self.cut_after_loss = np.concatenate(
+            [np.zeros(len(before), bool), self.cut_after_loss, np.zeros(len(after), bool)]
+        )
 
     def edges(self, low: int, high: int) -> IntArray:
         """Return the cuts as they would be once `low` and `high` were covered."""
@@ -97,32 +107,34 @@ class Panes:
         known = self.cuts[place] == new
         new, place = new[~known], place[~known]
         # Both halves of a pane have lost what it lost.
-        self.torn = np.insert(self.torn, place, self.depth[place - 1] != UNTOUCHED)
+        self.cut_after_loss = np.insert(self.cut_after_loss, place, self.depth[place - 1] != UNTOUCHED)
         self.depth = np.insert(self.depth, place, self.depth[place - 1])
-        self.lost = np.insert(self.lost, place, self.lost[place - 1])
+        self.best_dropped = np.insert(self.best_dropped, place, self.best_dropped[place - 1])
         self.cuts = np.insert(self.cuts, place, new)
         return len(new) > 0
 
-    def lower(self, panes: IntArray, depth: int, lost: FloatArray | float) -> None:
-        """Note that panes lost events, none better than `lost`, which `depth` better ones outlive."""
+    def record_loss(self, panes: IntArray, depth: int, best: FloatArray | float) -> None:
+        """Record dropped events of panes: the best has merit `best`; each is dominated by `depth` kept events."""
         np.minimum.at(self.depth, panes - self.base, depth)
-        np.maximum.at(self.lost, panes - self.base, lost)
+        np.maximum.at(self.best_dropped, panes - self.base, best)
 
-    def heal(self, low: int, high: int, depth: int) -> None:
-        """Note that all events from `low` on and before `high` are given again; others were dropped by `depth`."""
+    def restore(self, low: int, high: int, depth: int) -> None:
+        """Record that all events of ``[low, high)`` arrive again; others were dropped by `depth`."""
         self.cover(low, high - 1)
         starts, ends = self.cuts[:-1], self.cuts[1:]
         whole, part = (starts >= low) & (ends <= high), (starts < high) & (ends > high)
-        self.depth[:-1][whole], self.lost[:-1][whole] = UNTOUCHED, -np.inf
+        self.depth[:-1][whole], self.best_dropped[:-1][whole] = UNTOUCHED, -np.inf
         part &= self.depth[:-1] != UNTOUCHED  # a pane that has lost nothing gets back all that it had
         self.depth[:-1][part] = depth
-        self.torn[(self.cuts >= low) & (self.cuts < high)] = False
+        self.cut_after_loss[(self.cuts >= low) & (self.cuts < high)] = False
 
     def forget(self, panes: int) -> None:
         """Forget the first panes."""
         if panes > 0:
-            self.cuts, self.depth, self.torn = (c[panes:].copy() for c in (self.cuts, self.depth, self.torn))
-            self.lost = self.lost[panes:].copy()
+            self.cuts, self.depth, self.cut_after_loss = (
+                c[panes:].copy() for c in (self.cuts, self.depth, self.cut_after_loss)
+            )
+            self.best_dropped = self.best_dropped[panes:].copy()
             self.base += panes
             self.forgot = True
 
@@ -155,7 +167,7 @@ class Panes:
     def _are_whole(self, cuts: IntArray, frontier: int) -> BoolArray:
         """Tell where windows may start or end: they cut through no pane that lost events."""
         place = np.maximum(np.searchsorted(self.cuts, cuts, side="right") - 1, 0)
-        whole = np.where(self.cuts[place] == cuts, ~self.torn[place], self.depth[place] == UNTOUCHED)
+        whole = np.where(self.cuts[place] == cuts, ~self.cut_after_loss[place], self.depth[place] == UNTOUCHED)
         return np.asarray(whole | (cuts > frontier) | (cuts < self.cuts[0]))
 
     def worst_losses(self, start: IntArray, end: IntArray) -> FloatArray:
@@ -163,18 +175,18 @@ class Panes:
         first = np.maximum(np.searchsorted(self.cuts, start, side="right") - 1, 0)
         behind = np.maximum(np.searchsorted(self.cuts, end - 1, side="right"), first)
         edges = np.stack([first, behind], axis=1).ravel()
-        known = np.append(np.where(self.depth == UNTOUCHED, np.nan, self.lost), np.nan)
+        known = np.append(np.where(self.depth == UNTOUCHED, np.nan, self.best_dropped), np.nan)
         lost = np.where(first < behind, np.fmax.reduceat(known, edges)[::2], np.nan)
         return np.where(self.forgot & (start < self.cuts[0]), np.inf, lost)
 
     def state(self) -> dict[str, Any]:
         """Return everything but the schedules, detached from the live columns."""
-        columns = {name: getattr(self, name).copy() for name in ("cuts", "depth", "lost", "torn")}
+        columns = {name: getattr(self, name).copy() for name in ("cuts", "depth", "best_dropped", "cut_after_loss")}
         return {**columns, "base": self.base, "forgot": self.forgot}
 
     def load(self, state: dict[str, Any]) -> None:
         """Take over what `state` returned."""
-        for name in ("cuts", "depth", "lost", "torn", "base", "forgot"):
+        for name in ("cuts", "depth", "best_dropped", "cut_after_loss", "base", "forgot"):
             setattr(self, name, state[name])
 
     def _floor(self, position: int) -> int:
@@ -216,9 +228,8 @@ def pane_widths(schedules: Sequence[Schedule]) -> list[int]:
 
     Examples
     --------
-    >>> from skyband import Query, Window
-    >>> windows = Window(10, slide=5), Window(9)
-    >>> pane_widths([Schedule.of(Query("q", k=1, score="x", window=window)) for window in windows])
+    >>> from skyband import Window
+    >>> pane_widths([Schedule.of("q", 1, window) for window in (Window(10, slide=5), Window(9))])
     [1, 5]
     """
     slides = [schedule.slide for schedule in schedules]

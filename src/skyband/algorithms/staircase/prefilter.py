@@ -1,8 +1,8 @@
-"""The sieve: one pass over a batch that drops what cannot be among the best K of its pane.
+"""The prefilter: one pass over a batch that drops what cannot be among the best K of its pane.
 
-Each pane has a *bar*, its K-th best event so far; the scan kernel raises bars as it goes. Large batches are
-split among threads: each keeps bars of its own, and the union of what they let through is a superset of
-what one would.
+Each pane has a *threshold*, its K-th best event so far; the scan kernel raises thresholds as it goes. Large batches are
+split among threads, each with thresholds of its own: the union of their candidates is a superset of what one thread
+would find.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from skyband.windows import ALWAYS, NEVER
 PARTITIONED_ROWS = 1 << 18
 LATEST_ROWS = 1 << 17  # so that the hash table stays in the cache
 POOL_BYTES = 1 << 26
-MOST_BARS = 1 << 22
+MOST_THRESHOLDS = 1 << 22
 _NOTHING = np.empty(0, np.int64)
 
 Kth = tuple[IntArray, IntArray, FloatArray, IntArray]
 """Pane numbers, partitions, merits and times of the K-th best events of the panes that have so many."""
-Bars = tuple[FloatArray, IntArray, IntArray]
+Thresholds = tuple[FloatArray, IntArray, IntArray]
 Pool = tuple[FloatArray, IntArray, IntArray, IntArray, IntArray]
 
 
@@ -50,10 +50,10 @@ def candidates(
         Returns the K-th best events known so far; asked again after each piece.
     """
     if columns.partitions == 1:
-        yield from _sieve(columns, counts, panes, k, kth, 0)
+        yield from _filter(columns, counts, panes, k, kth, 0)
         return
     for start in range(0, len(columns.merit), PARTITIONED_ROWS):
-        yield from _sieve(columns[start : start + PARTITIONED_ROWS], counts, panes, k, kth, start)
+        yield from _filter(columns[start : start + PARTITIONED_ROWS], counts, panes, k, kth, start)
 
 
 def is_sparse(columns: Columns, panes: Panes, k: int) -> bool:
@@ -67,7 +67,7 @@ def is_sparse(columns: Columns, panes: Panes, k: int) -> bool:
 
 
 def pass_all(columns: Columns, counts: BatchCounts, panes: Panes, offset: int = 0) -> Iterator[IntArray]:
-    """Yield all rows that are events and not late, where no bar can help; rows are counted from `offset`."""
+    """Yield all rows that are events and not late, where no threshold can help; rows are counted from `offset`."""
     rows = sift(columns, counts, offset)
     if len(rows):
         panes.cover(int(columns.position[rows].min()), int(columns.position[rows].max()))
@@ -75,7 +75,7 @@ def pass_all(columns: Columns, counts: BatchCounts, panes: Panes, offset: int = 
 
 
 def latest(columns: Columns, counts: BatchCounts, panes: Panes) -> Iterator[IntArray]:
-    """Yield the rows that are the latest of their id in their pane: what no bar can decide."""
+    """Yield the rows that are the latest of their id in their pane: what no threshold can decide."""
     for start in range(0, len(columns.merit), LATEST_ROWS):
         part = columns[start : start + LATEST_ROWS]
         for rows in pass_all(part, counts, panes, start):
@@ -111,7 +111,7 @@ def with_ties(pieces: Iterator[IntArray], columns: Columns, counts: BatchCounts,
             yield found
 
 
-def _sieve(
+def _filter(
     columns: Columns, counts: BatchCounts, panes: Panes, k: int, kth: Callable[[], Kth], offset: int
 ) -> Iterator[IntArray]:
     n = len(columns.merit)
@@ -123,12 +123,12 @@ def _sieve(
     parts = [_Part(columns, a, b, counts) for a, b in itertools.pairwise(edges)]
     while todo := [part for part in parts if part.row < part.stop]:
         low, high = _span(columns, panes)
-        if (high - low) * columns.partitions > MOST_BARS:
+        if (high - low) * columns.partitions > MOST_THRESHOLDS:
             for part in todo:
                 yield from pass_all(columns[part.row : part.stop], counts, panes, part.row + offset)
             break
         cuts = panes.cuts[low : high + 1]
-        jobs = [(part, cuts, _bars(panes, low, high, columns.partitions, kth()), k) for part in todo]
+        jobs = [(part, cuts, _thresholds(panes, low, high, columns.partitions, kth()), k) for part in todo]
         if len(jobs) == 1:
             _Part.scan(*jobs[0])
         else:
@@ -161,15 +161,15 @@ def _span(columns: Columns, panes: Panes) -> tuple[int, int]:
     return int(low) - 1, int(high)
 
 
-def _bars(panes: Panes, low: int, high: int, partitions: int, kth: Kth) -> Bars:
-    """Lay out the bars of the panes from `low` to `high`, pane by pane and partition by partition."""
+def _thresholds(panes: Panes, low: int, high: int, partitions: int, kth: Kth) -> Thresholds:
+    """Lay out the thresholds of the panes from `low` to `high`, pane by pane and partition by partition."""
     size = (high - low) * partitions
-    bar, bar_time = np.full(size, -np.inf), np.full(size, -(2**63), np.int64)
+    threshold, threshold_time = np.full(size, -np.inf), np.full(size, -(2**63), np.int64)
     pane = kth[0] - panes.base - low
     inside = (pane >= 0) & (pane < high - low)
     slot = pane[inside] * partitions + (kth[1][inside] if partitions > 1 else 0)
-    bar[slot], bar_time[slot] = kth[2][inside], kth[3][inside]
-    return bar, bar_time, np.full(size, -1, np.int64)
+    threshold[slot], threshold_time[slot] = kth[2][inside], kth[3][inside]
+    return threshold, threshold_time, np.full(size, -1, np.int64)
 
 
 def _pool(panes: int, k: int) -> Pool:
@@ -190,41 +190,45 @@ class _Part:
         self.seen = np.array([0, 0, 0, ALWAYS, NEVER, 0], np.int64)
         self.rows: list[IntArray] = []
 
-    def scan(self, cuts: IntArray, bars: Bars, k: int) -> None:
+    def scan(self, cuts: IntArray, thresholds: Thresholds, k: int) -> None:
         """Go on until the end, or until a position lies outside the cuts."""
         # A guess that aims at four deviations more than K events is rarely too high, and lets few too many in.
         simple = self.columns.partitions == 1 and self.columns.ident is None
         target = k + 4 * isqrt(k) + 8 if simple else 0
-        known = bars[0].copy()
-        begun = np.full(len(bars[0]), kernel.NO_GUESS)
-        self._pass_over(cuts, bars, k, begun, target)
+        known = thresholds[0].copy()
+        begun = np.full(len(thresholds[0]), kernel.NO_GUESS)
+        self._process(cuts, thresholds, k, begun, target)
         failed = begun <= kernel.FAILED
         if failed.any():
             start = int((kernel.FAILED - begun[failed]).min())
-            self._again(cuts, (np.where(failed, known, np.inf), bars[1]), k, start)
+            self._again(cuts, (np.where(failed, known, np.inf), thresholds[1]), k, start)
 
-    def _pass_over(self, cuts: IntArray, bars: Bars, k: int, begun: IntArray, target: int) -> None:
+    def _process(self, cuts: IntArray, thresholds: Thresholds, k: int, begun: IntArray, target: int) -> None:
         c = self.columns
         part, ident = (_NOTHING if column is None else column for column in (c.part, c.ident))
-        arrays, pool = (c.merit, c.time, c.position, part, ident), _pool(len(bars[0]), k)
+        arrays, pool = (c.merit, c.time, c.position, part, ident), _pool(len(thresholds[0]), k)
         guesses = (np.array([-np.inf]), np.array([-1, target], np.int64), begun)
         status = kernel.FULL
         while status == kernel.FULL:
             status, self.row = kernel.scan(
-                arrays, self.row, self.stop, (cuts, c.partitions), bars, pool, guesses, self.limits, k, self.seen,
+                arrays, self.row, self.stop, (cuts, c.partitions), thresholds, pool, guesses, self.limits, k, self.seen,
                 self.late,
             )  # fmt: skip
-            self.rows.append(kernel.drain(pool, bars, begun, ident, self.seen[kernel.IN_USE], k))
+            self.rows.append(kernel.drain(pool, thresholds, begun, ident, self.seen[kernel.IN_USE], k))
             self.seen[kernel.IN_USE] = 0
             guesses[1][0] = -1
 
-    def _again(self, cuts: IntArray, bars: tuple[FloatArray, IntArray], k: int, start: int) -> None:
-        """Pass once more over the rows of panes whose guess was too high; all other panes' bars are out of reach."""
+    def _again(self, cuts: IntArray, thresholds: tuple[FloatArray, IntArray], k: int, start: int) -> None:
+        """Scan again the rows of panes whose guess was too high; no event reaches the other panes' thresholds."""
         again = _Part(self.columns, start, self.row, BatchCounts(*self.limits.tolist()))
-        others = bars[0] == np.inf
-        bar_time = np.where(others, 2**63 - 1, bars[1])
-        again._pass_over(
-            cuts, (bars[0], bar_time, np.full(len(others), -1, np.int64)), k, np.full(len(others), -1, np.int64), 0
+        others = thresholds[0] == np.inf
+        threshold_time = np.where(others, 2**63 - 1, thresholds[1])
+        again._process(
+            cuts,
+            (thresholds[0], threshold_time, np.full(len(others), -1, np.int64)),
+            k,
+            np.full(len(others), -1, np.int64),
+            0,
         )
         self.rows += again.rows
 

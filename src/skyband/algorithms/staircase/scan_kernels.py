@@ -1,11 +1,11 @@
 """One pass over arriving events: drop those that cannot be among the best K of their pane.
 
 Each *slot pane* (a pane, or a pane of one partition) that the batch touches gets a buffer of a few K events.
-Full buffers are cut back to their best K, which raises the pane's bar; events below the bar cost one
+Full buffers are cut back to their best K, which raises the pane's threshold; events below the threshold cost one
 comparison, block by block. What is left at the end is a small superset of the best K of each pane: events
 that tie with the K-th on merit and time are left in, since ids decide there.
 
-A fresh pane begins with a *guess* for its bar: what a few more than K events of the pane before it reached.
+A fresh pane begins with a *guess* for its threshold: what a few more than K events of the pane before it reached.
 Guesses are verified: a pane that ends up with fewer than K events is passed over again without one.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 from skyband.compiled import jit
 
 BLOCK = 256  # rows whose positions are looked at together
-STRIP = 64  # rows whose merits are compared with the bar together
+STRIP = 64  # rows whose merits are compared with the threshold together
 DONE, FULL, OUTSIDE = 0, 1, 2
 NO_GUESS, FAILED = -1, -2
 REJECTED, LATE, PARTLY, FIRST, LAST, IN_USE = 0, 1, 2, 3, 4, 5
@@ -36,11 +36,11 @@ def bounds(column: Any) -> Any:
 
 
 @jit
-def count_from(merit: Any, bar: Any) -> Any:
-    """Count the merits that are not below a bar; NaN counts too."""
+def count_from(merit: Any, threshold: Any) -> Any:
+    """Count the merits that are not below a threshold; NaN counts too."""
     count = 0
     for value in merit:
-        count += not (value < bar)
+        count += not (value < threshold)
     return count
 
 
@@ -80,16 +80,16 @@ def keep_best(merit: Any, time: Any, row: Any, n: Any, k: Any) -> Any:
     How many are left, and the merit and time of the k-th.
     """
     select_best(merit, time, row, n, k)
-    bar, bar_time = merit[0], time[0]
+    threshold, threshold_time = merit[0], time[0]
     for i in range(1, k):
-        if merit[i] < bar or (merit[i] == bar and time[i] < bar_time):
-            bar, bar_time = merit[i], time[i]
+        if merit[i] < threshold or (merit[i] == threshold and time[i] < threshold_time):
+            threshold, threshold_time = merit[i], time[i]
     left = k
     for i in range(k, n):
-        if merit[i] == bar and time[i] == bar_time:
+        if merit[i] == threshold and time[i] == threshold_time:
             merit[left], time[left], row[left] = merit[i], time[i], row[i]
             left += 1
-    return left, bar, bar_time
+    return left, threshold, threshold_time
 
 
 @jit
@@ -136,8 +136,8 @@ def find_pane(cuts: Any, position: Any) -> Any:
 
 @jit
 def scan(
-    columns: Any, at: Any, stop: Any, panes: Any, bars: Any, pool: Any, guesses: Any, limits: Any, k: Any, seen: Any,
-    late: Any,
+    columns: Any, at: Any, stop: Any, panes: Any, thresholds: Any, pool: Any, guesses: Any, limits: Any, k: Any,
+    seen: Any, late: Any,
 ) -> Any:  # fmt: skip
     """Pass over the rows from `at` to `stop`; fill the buffers with what may be kept.
 
@@ -149,7 +149,7 @@ def scan(
         Which rows.
     panes
         cuts, and the number of partitions.
-    bars
+    thresholds
         Per slot pane: merit and time of its K-th best so far, and its buffer's number (-1: none yet).
     pool
         merit, time and row of each buffer, how many entries each holds, and to which slot pane it belongs.
@@ -173,11 +173,11 @@ def scan(
     """
     merit, time, position, part, ident = columns
     cuts, partitions = panes
-    bar, bar_time, buffer_of = bars
+    threshold, threshold_time, buffer_of = thresholds
     pool_merit, pool_time, pool_row, filled, owner = pool
     guess, last, begun = guesses
     room = pool_merit.shape[1]
-    found = np.empty(BLOCK, np.int64)  # the block's rows that are not below the bar, and their slot panes
+    found = np.empty(BLOCK, np.int64)  # the block's rows that are not below the threshold, and their slot panes
     found_slot = np.empty(BLOCK, np.int64)
     pane, pane_start, pane_end = -1, cuts[0], cuts[0]
     row = at
@@ -195,8 +195,8 @@ def scan(
         if partitions == 1 and high < pane_end and low >= limits[1]:  # one pane, nothing late
             for begin in range(row, end, STRIP):
                 strip = merit[begin : min(begin + STRIP, end)]
-                if count_from(strip, bar[pane]) > 0:
-                    count = find_from(strip, bar[pane], begin, found, count)
+                if count_from(strip, threshold[pane]) > 0:
+                    count = find_from(strip, threshold[pane], begin, found, count)
             found_slot[:count] = pane
         else:
             for i in range(row, end):
@@ -208,11 +208,11 @@ def scan(
                     pane_start, pane_end = cuts[pane], cuts[pane + 1]
                 slot = pane if partitions == 1 else pane * partitions + part[i]
                 found[count], found_slot[count] = i, slot
-                count += not merit[i] < bar[slot]
+                count += not merit[i] < threshold[slot]
         for c in range(count):
             i, slot = found[c], found_slot[c]
             value = merit[i]
-            if value < bar[slot] or (value == bar[slot] and time[i] < bar_time[slot]):
+            if value < threshold[slot] or (value == threshold[slot] and time[i] < threshold_time[slot]):
                 continue
             if value != value:
                 seen[REJECTED] += 1
@@ -228,11 +228,11 @@ def scan(
                 if last[1] > 0:
                     learn(pool, begun, guess, last, k)
                     last[0] = buffer
-                    if bar[slot] < guess[0] and begun[slot] == NO_GUESS:
-                        bar[slot], begun[slot] = guess[0], i
+                    if threshold[slot] < guess[0] and begun[slot] == NO_GUESS:
+                        threshold[slot], begun[slot] = guess[0], i
                         if value < guess[0]:  # must not count among the K that verify the guess
                             continue
-            elif filled[buffer] == room and not make_room(pool, bars, ident, buffer, slot, k):
+            elif filled[buffer] == room and not make_room(pool, thresholds, ident, buffer, slot, k):
                 count_late(merit, position, limits, row, i, seen, late)
                 return FULL, i
             entry = filled[buffer]
@@ -245,11 +245,11 @@ def scan(
 
 
 @jit
-def find_from(merit: Any, bar: Any, begin: Any, found: Any, count: Any) -> Any:
-    """Append the rows whose merits are not below a bar, counted from `begin`; return the new count."""
+def find_from(merit: Any, threshold: Any, begin: Any, found: Any, count: Any) -> Any:
+    """Append the rows whose merits are not below a threshold, counted from `begin`; return the new count."""
     for i in range(merit.size):
         found[count] = begin + i
-        count += not merit[i] < bar
+        count += not merit[i] < threshold
     return count
 
 
@@ -285,23 +285,25 @@ def learn(pool: Any, begun: Any, guess: Any, last: Any, k: Any) -> None:
 
 
 @jit
-def make_room(pool: Any, bars: Any, ident: Any, buffer: Any, slot: Any, k: Any) -> Any:
-    """Cut a full buffer back and raise its bar; False when ties leave it more than half full."""
+def make_room(pool: Any, thresholds: Any, ident: Any, buffer: Any, slot: Any, k: Any) -> Any:
+    """Cut a full buffer back and raise its threshold; False when ties leave it more than half full."""
     entries = pool[3][buffer]
     if entries <= k:
         return False
     if ident.size:
-        left, bar, bar_time = keep_best_ids(pool[0][buffer], pool[1][buffer], pool[2][buffer], ident, entries, k)
+        left, threshold, threshold_time = keep_best_ids(
+            pool[0][buffer], pool[1][buffer], pool[2][buffer], ident, entries, k
+        )
     else:
-        left, bar, bar_time = keep_best(pool[0][buffer], pool[1][buffer], pool[2][buffer], entries, k)
+        left, threshold, threshold_time = keep_best(pool[0][buffer], pool[1][buffer], pool[2][buffer], entries, k)
     pool[3][buffer] = left
-    if bar > bars[0][slot] or (bar == bars[0][slot] and bar_time > bars[1][slot]):
-        bars[0][slot], bars[1][slot] = bar, bar_time
+    if threshold > thresholds[0][slot] or (threshold == thresholds[0][slot] and threshold_time > thresholds[1][slot]):
+        thresholds[0][slot], thresholds[1][slot] = threshold, threshold_time
     return 2 * left <= pool[0].shape[1]
 
 
 @jit
-def drain(pool: Any, bars: Any, begun: Any, ident: Any, used: Any, k: Any) -> Any:
+def drain(pool: Any, thresholds: Any, begun: Any, ident: Any, used: Any, k: Any) -> Any:
     """Empty the buffers; return the rows they hold, buffer by buffer, each cut back to its best.
 
     Buffers whose pane began with a guess and has fewer than k events give nothing: that guess was too high,
@@ -317,7 +319,7 @@ def drain(pool: Any, bars: Any, begun: Any, ident: Any, used: Any, k: Any) -> An
         else:
             begun[slot] = NO_GUESS
         if pool[3][buffer] > k:
-            make_room(pool, bars, ident, buffer, slot, k)
+            make_room(pool, thresholds, ident, buffer, slot, k)
         total += pool[3][buffer]
     rows = np.empty(total, np.int64)
     total = 0
@@ -325,10 +327,10 @@ def drain(pool: Any, bars: Any, begun: Any, ident: Any, used: Any, k: Any) -> An
         slot = pool[4][buffer]
         for entry in range(pool[3][buffer]):
             value, time = pool[0][buffer, entry], pool[1][buffer, entry]
-            if not (value < bars[0][slot] or (value == bars[0][slot] and time < bars[1][slot])):
+            if not (value < thresholds[0][slot] or (value == thresholds[0][slot] and time < thresholds[1][slot])):
                 rows[total] = pool[2][buffer, entry]
                 total += 1
-        bars[2][slot] = -1
+        thresholds[2][slot] = -1
         pool[3][buffer] = 0
     return rows[:total]
 

@@ -1,10 +1,10 @@
-"""Sealing panes: merge each into the staircase skyband, drop what is beaten too often, answer due windows.
+"""Sealing panes: merge each into the staircase skyband, drop what is dominated too often, answer due windows.
 
 Throughout: `events` are the arena's columns (merit, time, key, part, position) addressed by slot. A *band* is
-the kept events of sealed panes as columns (slot, pane, beaten, merit, position), sorted by partition and then
-best first; `beaten` counts the better events of the same partition in the same pane or later ones.
+the kept events of sealed panes as columns (slot, pane, dominated, merit, position), sorted by partition and then
+best first; `dominated` counts the better events of the same partition in the same pane or later ones.
 K(p) is how many of the best from pane p on some unanswered window may still ask for. It never falls from pane to
-pane, so it is kept the other way round: `since[b]` is the first pane where an event beaten b times is needed.
+pane, so it is kept the other way round: `since[b]` is the first pane where an event dominated b times is needed.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ def find_needs(cuts: Any, starts: Any, ks: Any, at: Any, last: Any) -> Any:
         count += 1
     since = np.empty(most + 1, np.int64)
     step = 0
-    for beaten in range(most):
-        while depths[step] <= beaten:
+    for dominated in range(most):
+        while depths[step] <= dominated:
             step += 1
-        since[beaten] = panes[step]
+        since[dominated] = panes[step]
     since[most] = NOWHERE
     return since
 
@@ -81,20 +81,20 @@ def need(since: Any, pane: Any) -> Any:
 
 @jit
 def merge(
-    mode: Any, events: Any, band: Any, at: Any, m: Any, fresh: Any, fresh_pane: Any, fresh_beaten: Any, codes: Any,
+    mode: Any, events: Any, band: Any, at: Any, m: Any, fresh: Any, fresh_pane: Any, fresh_dominated: Any, codes: Any,
     since: Any, depth: Any, worst: Any, out: Any,
 ) -> Any:  # fmt: skip
     """Merge events of newer panes into the band from place `at` on, and drop what its rule allows.
 
-    ALL: every fresh event lies in a later pane than every kept one, so each raises `beaten` of all that come
-    after it, a running number in one linear pass; what is beaten K(p) times goes. BEST: nothing goes here,
-    `sweep` does that. LATEST: a fresh event replaces the id's earlier one. `fresh_beaten` is how often each fresh
-    event is beaten by others of them. Returns the new length.
+    ALL: every fresh event lies in a later pane than every kept one, so each raises `dominated` of all that come
+    after it, a running number in one linear pass; what is dominated K(p) times goes. BEST: nothing goes here,
+    `sweep` does that. LATEST: a fresh event replaces the id's earlier one. `fresh_dominated` is how often each fresh
+    event is dominated by others of them. Returns the new length.
     """
     merit, time, key, part, position = events
     code, fresh_code = codes
-    b_slot, b_pane, b_beaten, b_merit, _b_position = band
-    o_slot, o_pane, o_beaten, o_merit, o_position = out
+    b_slot, b_pane, b_dominated, b_merit, _b_position = band
+    o_slot, o_pane, o_dominated, o_merit, o_position = out
     if mode == LATEST:
         for j in range(fresh.size):
             fresh_code[code[fresh[j]]] = fresh_pane[j]
@@ -115,18 +115,18 @@ def merge(
         if part[slot] != current:
             current, better = part[slot], 0
         if take_fresh:
-            where, beaten = fresh_pane[j], fresh_beaten[j]
+            where, dominated = fresh_pane[j], fresh_dominated[j]
             better += 1
             j += 1
         else:
-            where, beaten = b_pane[i], b_beaten[i] + better
+            where, dominated = b_pane[i], b_dominated[i] + better
             i += 1
-        lost = where < since[min(beaten, since.size - 1) if mode == ALL else 0] and mode != BEST
+        lost = where < since[min(dominated, since.size - 1) if mode == ALL else 0] and mode != BEST
         replaced = mode == LATEST and not lost and not take_fresh and fresh_code[code[slot]] >= 0
         if lost or replaced:
             depth[where] = min(depth[where], ANY_K if replaced else need(since, where))
             worst[where] = max(worst[where], merit[slot])
-        o_slot[size], o_pane[size], o_beaten[size] = slot, where, beaten
+        o_slot[size], o_pane[size], o_dominated[size] = slot, where, dominated
         o_merit[size], o_position[size] = merit[slot], position[slot]
         size += not (lost or replaced)
     if mode == LATEST:
@@ -137,33 +137,33 @@ def merge(
 
 @jit
 def merge_alone(
-    merit: Any, time: Any, key: Any, b_slot: Any, b_pane: Any, b_beaten: Any, b_merit: Any, b_position: Any, at: Any,
-    m: Any, r_slot: Any, r_pane: Any, r_beaten: Any, r_merit: Any, r_position: Any, size: Any, since: Any, depth: Any,
-    worst: Any, o_slot: Any, o_pane: Any, o_beaten: Any, o_merit: Any, o_position: Any,
+    merit: Any, time: Any, key: Any, b_slot: Any, b_pane: Any, b_dominated: Any, b_merit: Any, b_position: Any, at: Any,
+    m: Any, r_slot: Any, r_pane: Any, r_dominated: Any, r_merit: Any, r_position: Any, size: Any, since: Any,
+    depth: Any, worst: Any, o_slot: Any, o_pane: Any, o_dominated: Any, o_merit: Any, o_position: Any,
 ) -> Any:  # fmt: skip
     """Merge as `merge` does where all events count and there is but one partition: what most streams spend time on."""
     i = n = at
     for j in range(size + 1):
-        bar = r_merit[j] if j < size else -np.inf
+        threshold = r_merit[j] if j < size else -np.inf
         a = r_slot[j] if j < size else np.int32(-1)
-        while i < m and b_merit[i] >= bar:
+        while i < m and b_merit[i] >= threshold:
             b = b_slot[i]
-            if b_merit[i] == bar and a >= 0 and is_better(merit[a], time[a], key[a], merit[b], time[b], key[b]):
+            if b_merit[i] == threshold and a >= 0 and is_better(merit[a], time[a], key[a], merit[b], time[b], key[b]):
                 break
-            pane, beaten = b_pane[i], b_beaten[i] + j
-            o_slot[n], o_pane[n], o_beaten[n] = b, pane, beaten
+            pane, dominated = b_pane[i], b_dominated[i] + j
+            o_slot[n], o_pane[n], o_dominated[n] = b, pane, dominated
             o_merit[n], o_position[n] = b_merit[i], b_position[i]
-            if pane < since[min(beaten, since.size - 1)]:
+            if pane < since[min(dominated, since.size - 1)]:
                 depth[pane], worst[pane] = min(depth[pane], need(since, pane)), max(worst[pane], b_merit[i])
             else:
                 n += 1
             i += 1
         if a >= 0:
-            pane, beaten = r_pane[j], r_beaten[j]
-            o_slot[n], o_pane[n], o_beaten[n] = a, pane, beaten
-            o_merit[n], o_position[n] = bar, r_position[j]
-            if pane < since[min(beaten, since.size - 1)]:
-                depth[pane], worst[pane] = min(depth[pane], need(since, pane)), max(worst[pane], bar)
+            pane, dominated = r_pane[j], r_dominated[j]
+            o_slot[n], o_pane[n], o_dominated[n] = a, pane, dominated
+            o_merit[n], o_position[n] = threshold, r_position[j]
+            if pane < since[min(dominated, since.size - 1)]:
+                depth[pane], worst[pane] = min(depth[pane], need(since, pane)), max(worst[pane], threshold)
             else:
                 n += 1
     return n
@@ -171,7 +171,7 @@ def merge_alone(
 
 @jit
 def find_place(events: Any, band: Any, m: Any, fresh: Any) -> Any:
-    """Return where in a band the best fresh event goes; what comes before is beaten by none of them."""
+    """Return where in a band the best fresh event goes; what comes before is dominated by none of them."""
     merit, time, key, part, _ = events
     slots, a = band[0], fresh[0]
     low, high = 0, m
@@ -197,7 +197,7 @@ def copy(source: Any, band: Any, begin: Any, end: Any) -> None:
 
 @jit
 def sweep(events: Any, band: Any, m: Any, codes: Any, last: Any, since: Any, depth: Any, worst: Any, out: Any) -> Any:
-    """Count anew, from best to worst, and drop what is beaten; the general rule behind `merge`.
+    """Count anew, from best to worst, and drop what is dominated; the general rule behind `merge`.
 
     An event of pane p goes when the same id (`code`) has a better event in panes >= p, or when K(p) other
     ids have one. With a code per event this is the rule for ids that may repeat. A Fenwick tree over the
@@ -207,7 +207,7 @@ def sweep(events: Any, band: Any, m: Any, codes: Any, last: Any, since: Any, dep
     code, latest = codes
     part = events[3]
     b_slot, b_pane, _, b_merit, b_position = band
-    o_slot, o_pane, o_beaten, o_merit, o_position = out
+    o_slot, o_pane, o_dominated, o_merit, o_position = out
     oldest = min(since[0], last + 1)
     width = last - oldest + 2
     tree = np.zeros(width + 1, np.int64)
@@ -220,13 +220,13 @@ def sweep(events: Any, band: Any, m: Any, codes: Any, last: Any, since: Any, dep
             current = part[slot]
             tree[:] = 0
         seen = latest[code[slot]]
-        beaten = np.int64(0)
+        dominated = np.int64(0)
         if needed and seen < pane:
             at = last - pane + 1  # panes are counted from the last one back, so a prefix is "panes >= p"
             while at > 0:
-                beaten += tree[at]
+                dominated += tree[at]
                 at -= at & -at
-        if not needed or seen >= pane or pane < since[min(beaten, since.size - 1)]:
+        if not needed or seen >= pane or pane < since[min(dominated, since.size - 1)]:
             depth[pane] = min(depth[pane], ANY_K if needed and seen >= pane else need(since, pane))
             worst[pane] = max(worst[pane], b_merit[i])
             continue
@@ -237,7 +237,7 @@ def sweep(events: Any, band: Any, m: Any, codes: Any, last: Any, since: Any, dep
                 while at <= width:
                     tree[at] += change
                     at += at & -at
-        o_slot[size], o_pane[size], o_beaten[size] = slot, pane, beaten
+        o_slot[size], o_pane[size], o_dominated[size] = slot, pane, dominated
         o_merit[size], o_position[size] = b_merit[i], b_position[i]
         size += 1
     for i in range(size):
@@ -276,7 +276,7 @@ def pick(
 
 @jit
 def settle(
-    merit: Any, time: Any, key: Any, position: Any, r_slot: Any, r_pane: Any, r_beaten: Any, r_merit: Any,
+    merit: Any, time: Any, key: Any, position: Any, r_slot: Any, r_pane: Any, r_dominated: Any, r_merit: Any,
     r_position: Any, size: Any, run: Any, pane: Any,
 ) -> Any:  # fmt: skip
     """Put a pane's events among the recent ones, from the worst up; return how many these are now."""
@@ -285,23 +285,23 @@ def settle(
         new = run[j]
         place = i + j + 1
         if i >= 0 and not is_better(merit[r_slot[i]], time[r_slot[i]], key[r_slot[i]], merit[new], time[new], key[new]):
-            r_slot[place], r_pane[place], r_beaten[place] = r_slot[i], r_pane[i], r_beaten[i] + j + 1
+            r_slot[place], r_pane[place], r_dominated[place] = r_slot[i], r_pane[i], r_dominated[i] + j + 1
             r_merit[place], r_position[place] = r_merit[i], r_position[i]
             i -= 1
         else:
-            r_slot[place], r_pane[place], r_beaten[place] = new, pane, j
+            r_slot[place], r_pane[place], r_dominated[place] = new, pane, j
             r_merit[place], r_position[place] = merit[new], position[new]
             j -= 1
     return size + run.size
 
 
 @jit
-def ranks(part: Any, run: Any, pane: Any, r_slot: Any, r_pane: Any, r_beaten: Any) -> Any:
+def ranks(part: Any, run: Any, pane: Any, r_slot: Any, r_pane: Any, r_dominated: Any) -> Any:
     """Make a pane's events, sorted by partition and best first, the recent ones; return how many there are."""
     better = 0
     for j in range(run.size):
         better = better + 1 if j > 0 and part[run[j]] == part[run[j - 1]] else 0
-        r_slot[j], r_pane[j], r_beaten[j] = run[j], pane, better
+        r_slot[j], r_pane[j], r_dominated[j] = run[j], pane, better
     return run.size
 
 
@@ -316,8 +316,8 @@ def pick_both(
     while n < full and (i < m or j < size):
         while j < size and r_position[j] < start:
             j += 1
-        bar = r_merit[j] if j < size else -np.inf
-        while i < m and n < full and (b_merit[i] > bar or j == size):
+        threshold = r_merit[j] if j < size else -np.inf
+        while i < m and n < full and (b_merit[i] > threshold or j == size):
             picks[n] = b_slot[i]
             n += b_position[i] >= start
             i += 1
@@ -382,7 +382,7 @@ def seal(
     # They wait until putting one more among them costs as much as its share of a merge.
     limit = FEW + 2 * np.int64(np.sqrt(m * (slots.size / ends.size))) if mode == ALL and alone else 1
     r_slot, r_pane = np.empty(room + limit, np.int32), np.empty(room + limit, np.int64)
-    r_beaten, r_merit, r_position = np.empty_like(r_pane), np.empty(room + limit), np.empty_like(r_pane)
+    r_dominated, r_merit, r_position = np.empty_like(r_pane), np.empty(room + limit), np.empty_like(r_pane)
     offsets[0] = 0
     for r in range(ends.size + 1):
         # One more round than panes: with nothing fresh, it drops what the last answers made useless.
@@ -391,11 +391,11 @@ def seal(
         if end > begin:
             if alone:
                 size = settle(
-                    merit, time, key, position, r_slot, r_pane, r_beaten, r_merit, r_position, size, slots[begin:end],
-                    pane,
+                    merit, time, key, position, r_slot, r_pane, r_dominated, r_merit, r_position, size,
+                    slots[begin:end], pane,
                 )  # fmt: skip
             else:
-                size = ranks(part, slots[begin:end], pane, r_slot, r_pane, r_beaten)
+                size = ranks(part, slots[begin:end], pane, r_slot, r_pane, r_dominated)
             begin = end
         # What is better than a whole pane can only have expired. To look at it now and then is enough, and keeps
         # a stream of falling scores from costing a pass over the whole band for every pane.
@@ -418,11 +418,11 @@ def seal(
                 side = 1 - side
             if mode == ALL and alone:
                 m = merge_alone(
-                    merit, time, key, band[0], band[1], band[2], band[3], band[4], place, m, r_slot, r_pane, r_beaten,
-                    r_merit, r_position, size, since, depth, worst, out[0], out[1], out[2], out[3], out[4],
+                    merit, time, key, band[0], band[1], band[2], band[3], band[4], place, m, r_slot, r_pane,
+                    r_dominated, r_merit, r_position, size, since, depth, worst, out[0], out[1], out[2], out[3], out[4],
                 )  # fmt: skip
             else:
-                m = merge(mode, events, band, place, m, new, r_pane, r_beaten, scratch, since, depth, worst, out)
+                m = merge(mode, events, band, place, m, new, r_pane, r_dominated, scratch, since, depth, worst, out)
             if mode == BEST:
                 m = sweep(events, out, m, scratch, pane, since, depth, worst, band)
                 side = 1 - side

@@ -5,7 +5,7 @@ Choose it always, unless you study one of its siblings.
 Guarantees: exact. Of a sealed pane p an event is kept only while fewer than K(p) better ones lie in panes >= p,
 K(p) being the largest k of the queries that still have an unanswered window over p; of an open pane the best K.
 That is about ``k ln(n/k) + k`` events for n in the window in random order, at most ``K`` per live pane (and
-partition) for any order. An arriving event costs one comparison with its pane's bar; a sealed pane costs one
+partition) for any order. An arriving event costs one comparison with its pane's threshold; a sealed pane costs one
 linear merge; an answer one walk over the kept events. ``distinct="best"`` costs a factor ``log(panes)`` in the
 merge. ``distinct="latest"`` must keep the latest event of *every* id of the longest window, however bad: a
 better id may fall at any time and make room. It costs one look-up per event and O(ids) per sealed pane.
@@ -15,7 +15,7 @@ coming window can answer with.
 
 Examples
 --------
-Window 4, slide 2, k = 1: panes are two wide, and once the pane [2, 4) is sealed its 4.0 beats all before it
+Window 4, slide 2, k = 1: panes are two wide, and once the pane [2, 4) is sealed its 4.0 dominates all before it
 but the 5.0, which stays until the window [0, 4) is answered.
 
 >>> import skyband as sb
@@ -30,7 +30,7 @@ The panes are the adaptive slide of MTopS (Shastri, *MTopS: Multi-Query Optimiza
 Workloads*, chapter 4); that the queries with the latest starts and the largest k decide what is kept is the idea
 behind the skyline queries of STKQF (Jing et al., *Dynamic Multiple Continuous Top-k Queries Over Streaming Data*); the
 kept set of one query is the k-skyband (Pripužić et al., *Time- and Space-Efficient Sliding Window Top-k Query
-Processing*). Ours: the bar per pane in front of it all, with verified guesses; one staircase over any number of
+Processing*). Ours: the threshold per pane in front of it all, with verified guesses; one staircase over any number of
 queries; late events; ids that count once.
 """
 
@@ -44,7 +44,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from skyband.algorithms.base import Algorithm, Arriving, BatchCounts, Picks, Thresholded, one_per_id
+from skyband.algorithms.base import NO_SLOTS, Algorithm, Arriving, BatchCounts, Selection, Thresholded, one_per_id
 from skyband.algorithms.shared_kernels import sort_runs
 from skyband.algorithms.staircase import prefilter
 from skyband.algorithms.staircase import seal_kernels as kernel
@@ -54,18 +54,17 @@ from skyband.compiled import THREADS, workers
 from skyband.events.store import EventStore
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_runs
 from skyband.queries.query import Distinct
-from skyband.times import spoken
+from skyband.times import format_duration
 from skyband.windows import NEVER, DueWindows, Schedule, layout
 
 MODES = {None: ALL, "best": BEST, "latest": LATEST}
 MOST_PICKS = 1 << 23
 PARALLEL_SLOTS = 1 << 15
 _NO_NUMBERS = np.empty(0, np.int64)
-_NO_SLOTS = np.empty(0, np.int32)
 
 
 class Staircase(Algorithm):
-    """Panes, bars and one skyband whose depth falls in steps as panes age."""
+    """Panes with thresholds, and one skyband whose depth falls in steps as panes age."""
 
     name = "staircase"
     summary = "one staircase skyband for all queries; the default"
@@ -76,12 +75,8 @@ class Staircase(Algorithm):
         self.k = 0
         self.panes = Panes()
         self.sealed_to = NEVER  # the cut before which all panes are sealed; NEVER: none is, and none that is added
-        self.band = (
-            _NO_SLOTS,
-            _NO_NUMBERS,
-            _NO_NUMBERS,
-        )  # sealed events: slot, pane, beaten; as the kernels sort
-        self.open = _NO_SLOTS  # open events: pane by pane, partition by partition, best first
+        self.band = (NO_SLOTS, _NO_NUMBERS, _NO_NUMBERS)  # sealed events: slot, pane, dominated; as the kernels sort
+        self.open = NO_SLOTS  # open events: pane by pane, partition by partition, best first
         self.open_pane = _NO_NUMBERS
 
     def plan(self, schedules: Sequence[Schedule]) -> None:
@@ -94,7 +89,7 @@ class Staircase(Algorithm):
             self.band = (self.band[0], self.panes.number(self.arena.position[self.band[0]]), self.band[2])
         if cut or self.k < before:
             self._settle(self.open, self.open_pane, 0)
-            self._count_anew(_NO_SLOTS)
+            self._count_anew(NO_SLOTS)
 
     @property
     def sealed(self) -> int:
@@ -116,11 +111,7 @@ class Staircase(Algorithm):
         band, held = (self._outside(slots, low, high) for slots in (self.band[0], self.open))
         self.band = (self.band[0][band], self.band[1][band], self.band[2][band])
         self.open, self.open_pane = self.open[held], self.open_pane[held]
-        self.panes.heal(low, high, self.k)
-
-    def _outside(self, slots: SlotArray, low: int, high: int) -> BoolArray:
-        position = self.arena.position[slots]
-        return (position < low) | (position >= high)
+        self.panes.restore(low, high, self.k)
 
     # Insert.
 
@@ -169,7 +160,7 @@ class Staircase(Algorithm):
         """Record events between two edges that were dropped before `push`: their panes lost them."""
         self.panes.cover(low, high - 1)
         first, last = self.panes.number(np.array([low, high - 1]))
-        self.panes.lower(np.arange(first, last + 1), depth, best)
+        self.panes.record_loss(np.arange(first, last + 1), depth, best)
 
     def emptied(self, arena: EventStore) -> Staircase | None:
         """Return a staircase with the same panes, all of them open: each keeps its best K, in whatever part it is."""
@@ -202,7 +193,7 @@ class Staircase(Algorithm):
             slots, pane = slots[order], pane[order]
         if self.mode != ALL:
             slots, pane = self._one_per_id(slots, pane)
-            self.panes.lower(pane, ANY_K, np.inf)  # other events of the ids may be gone, here or in the sieve
+            self.panes.record_loss(pane, ANY_K, np.inf)  # other events of the ids may be gone, here or in the prefilter
         ends = np.append(np.flatnonzero(pane[1:] != pane[:-1]) + 1, len(pane))
         self._sort_runs(slots, ends)
         if self.mode != LATEST:
@@ -213,8 +204,8 @@ class Staircase(Algorithm):
         self.open_pane = np.concatenate([self.open_pane[:tail], pane])
 
     def _note_full(self, slots: SlotArray, pane: IntArray) -> None:
-        """Note that panes have K events, given the K-th: they may have lost others, here or before, in the sieve."""
-        self.panes.lower(pane, self.k, self.arena.merit[slots])
+        """Record, given the K-th events of panes, that others of these may be dropped, here or in the prefilter."""
+        self.panes.record_loss(pane, self.k, self.arena.merit[slots])
 
     def _sort_runs(self, slots: SlotArray, ends: IntArray) -> None:
         """Sort each pane's events in place, on all cores where there are many."""
@@ -241,32 +232,32 @@ class Staircase(Algorithm):
         return slots[kept], pane[kept]
 
     def _count_anew(self, late: SlotArray) -> None:
-        """Let late events into the band, and count anew who is beaten how often: the general, slower way."""
+        """Insert late events into the band and recount how often each event is dominated: the general, slower way."""
         arena, base = self.arena, self.panes.base
         slots = np.concatenate([self.band[0], late])
         if self.mode == LATEST:
             slots = one_per_id(arena, slots, "latest")
         slots = slots[arena.best_first(slots, arena.part[slots])]
-        pane, beaten = self.panes.number(arena.position[slots]), np.zeros(len(slots), np.int64)
+        pane, dominated = self.panes.number(arena.position[slots]), np.zeros(len(slots), np.int64)
         if self.mode != LATEST:
-            band, out = self._bands(slots, pane - base, beaten, len(slots))
+            band, out = self._bands(slots, pane - base, dominated, len(slots))
             starts, ks, _ = self._queries()
             last = self.sealed - base - 1
             since = kernel.find_needs(self.panes.cuts, starts, ks, np.zeros(len(starts), np.int64), last)
             code, codes = self._codes(slots) if self.mode == BEST else (np.arange(arena.size), arena.size)
             scratch = (code, np.full(codes, -1, np.int64))
             size = kernel.sweep(
-                self._events(), band, len(slots), scratch, last, since, self.panes.depth, self.panes.lost, out
+                self._events(), band, len(slots), scratch, last, since, self.panes.depth, self.panes.best_dropped, out
             )
-            slots, pane, beaten = out[0][:size].copy(), out[1][:size] + base, out[2][:size].copy()
-        self.band = (slots, pane, beaten)
+            slots, pane, dominated = out[0][:size].copy(), out[1][:size] + base, out[2][:size].copy()
+        self.band = (slots, pane, dominated)
 
     # Expire and answer.
 
-    def answer(self, due: DueWindows, sealed_to: int) -> Picks:
+    def answer(self, due: DueWindows, sealed_to: int) -> Selection:
         """Seal all panes that end by `sealed_to`, and answer each window when its last pane is sealed."""
         if len(self.panes) == 0:
-            return Picks(_NO_SLOTS, np.zeros(len(due) + 1, np.int64))
+            return Selection(NO_SLOTS, np.zeros(len(due) + 1, np.int64))
         if len(due):
             self.panes.cover(int(self.panes.cuts[0]), int(due.end[-1]))
         queries = self._queries()
@@ -275,13 +266,13 @@ class Staircase(Algorithm):
         picks = [self._seal(piece, int(piece.end[-1]), queries) for piece in pieces[:-1]]
         picks.append(self._seal(pieces[-1], sealed_to, queries))
         self._forget(queries[0])
-        found = Picks.joined(picks)
+        found = Selection.joined(picks)
         return replace(found, proven=self._proven(due, found, unsure)) if unsure else found
 
     def _unsure(self, due: DueWindows) -> dict[int, float]:
-        """Return, of windows that were begun before their query came, what may be missing: nothing better than this.
+        """Return, for windows that began before their query was added, the best merit of what may be missing.
 
-        NaN stands for nothing at all.         What is dropped from now on is beaten as often as any query asks for.
+        NaN stands for nothing at all. What is dropped from now on is dominated as often as any query asks for.
         """
         if not self.proves:
             return {}
@@ -290,7 +281,7 @@ class Staircase(Algorithm):
         losses = self.panes.worst_losses(due.start[early], due.end[early])
         return dict(zip(early.tolist(), losses.tolist(), strict=True))
 
-    def _proven(self, due: DueWindows, picks: Picks, unsure: dict[int, float]) -> BoolArray:
+    def _proven(self, due: DueWindows, picks: Selection, unsure: dict[int, float]) -> BoolArray:
         """Tell which windows have k events that are all better than what may be missing, by their merits alone.
 
         What may be missing can win a tie: it may be later, or have a smaller id.
@@ -317,14 +308,14 @@ class Staircase(Algorithm):
         edges = [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), len(due)]
         return [due[a:b] for a, b in itertools.pairwise(edges)]
 
-    def _seal(self, due: DueWindows, sealed_to: int, queries: tuple[IntArray, IntArray, IntArray]) -> Picks:
+    def _seal(self, due: DueWindows, sealed_to: int, queries: tuple[IntArray, IntArray, IntArray]) -> Selection:
         """Seal the panes that end by `sealed_to`; moves the queries' starts forward."""
         cuts, base = self.panes.cuts, self.panes.base
         first = self.sealed - base
         last = max(int(np.searchsorted(cuts, sealed_to, side="right")) - 1, first)
         offsets = np.zeros(len(due) + 1, np.int64)
         if last == first:
-            return Picks(_NO_SLOTS, offsets)
+            return Selection(NO_SLOTS, offsets)
         count = int(np.searchsorted(self.open_pane, base + last))
         ends = np.searchsorted(self.open_pane[:count], np.arange(base + first, base + last), side="right")
         fresh = self.open[:count]
@@ -334,19 +325,19 @@ class Staircase(Algorithm):
         m, side = kernel.seal(
             self._events(), self._codes(np.concatenate([self.band[0], fresh])), self.mode, self._partitions() == 1,
             bands, held, (fresh, ends), cuts, first, queries, (due.query, due.start, due.end), self.panes.depth,
-            self.panes.lost, picks, offsets,
+            self.panes.best_dropped, picks, offsets,
         )  # fmt: skip
         band = bands[side]
         self.band = (band[0][:m].copy(), band[1][:m] + base, band[2][:m].copy())
         self.open, self.open_pane = self.open[count:], self.open_pane[count:]
         self.sealed_to = int(cuts[last])
-        return Picks(picks[: offsets[-1]], offsets)
+        return Selection(picks[: offsets[-1]], offsets)
 
-    def _bands(self, slot: SlotArray, pane: IntArray, beaten: IntArray, room: int) -> tuple[Any, Any]:
+    def _bands(self, slot: SlotArray, pane: IntArray, dominated: IntArray, room: int) -> tuple[Any, Any]:
         """Lay out a band as the kernels want it, and a second one to merge into."""
         kinds = (np.int32, np.int64, np.int64, np.float64, np.int64)
         bands = tuple(tuple(np.empty(room, kind) for kind in kinds) for _ in range(2))
-        given: tuple[npt.NDArray[Any], ...] = (slot, pane, beaten, self.arena.merit[slot], self.arena.position[slot])
+        given: tuple[npt.NDArray[Any], ...] = (slot, pane, dominated, self.arena.merit[slot], self.arena.position[slot])
         for column, values in zip(bands[0], given, strict=True):
             column[: len(slot)] = values
         return bands[0], bands[1]
@@ -395,13 +386,13 @@ class Staircase(Algorithm):
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as numbers and arrays."""
-        slot, pane, beaten = self.band
+        slot, pane, dominated = self.band
         return {
             **self.panes.state(),
             "sealed_to": self.sealed_to,
             "band_slot": slot.copy(),
             "band_pane": pane.copy(),
-            "band_beaten": beaten.copy(),
+            "band_dominated": dominated.copy(),
             "open": self.open.copy(),
             "open_pane": self.open_pane.copy(),
         }
@@ -410,14 +401,16 @@ class Staircase(Algorithm):
         """Take over what `snapshot` returned."""
         self.panes.load(state)
         self.sealed_to, self.open, self.open_pane = state["sealed_to"], state["open"], state["open_pane"]
-        self.band = (state["band_slot"], state["band_pane"], state["band_beaten"])
+        self.band = (state["band_slot"], state["band_pane"], state["band_dominated"])
 
     def check(self) -> None:
         """Raise AssertionError where an invariant does not hold."""
         kept, panes = self.kept(), self.panes
         assert len(np.unique(kept)) == len(kept), "an event is kept twice"
         assert np.all(np.diff(panes.cuts) > 0), "cuts are not in order"
-        assert len(panes.depth) == len(panes.lost) == len(panes.torn) == len(panes.cuts), "a pane has no depth"
+        assert len(panes.depth) == len(panes.best_dropped) == len(panes.cut_after_loss) == len(panes.cuts), (
+            "a pane has no depth"
+        )
         assert np.all(self.open_pane >= self.sealed), "an open event lies in a sealed pane"
         assert np.all(self.band[1] < self.sealed), "a sealed event lies in an open pane"
         assert np.array_equal(panes.number(self.arena.position[self.open]), self.open_pane), "wrong pane"
@@ -438,7 +431,7 @@ class Staircase(Algorithm):
                 since = "the beginning" if start == NEVER else moment(start)
                 steps.append(f"{k} deep from {since} on (because of {name!r})")
         kept = "the latest event of each id" if self.mode == LATEST else f"their best {self.k}"
-        widths = (f"{w} events" if self.arena.counts else spoken(w) for w in pane_widths(self.schedules))
+        widths = (f"{w} events" if self.arena.counts else format_duration(w) for w in pane_widths(self.schedules))
         held, band = (f": {len(slots):,} events" if len(self.kept()) else "" for slots in (self.open, self.band[0]))
         return [
             f"windows start and end on cuts that make panes of {' to '.join(widths)}: one pass serves all",

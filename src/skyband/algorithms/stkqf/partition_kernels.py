@@ -252,7 +252,7 @@ def enter(merit: Any, time: Any, key: Any, slot: Any, cand: Any, begin: Any, end
 
 
 @jit
-def pass_over(
+def process(
     events: Any, fresh: Any, cand: Any, begin: Any, end: Any, tree: Any, edges: Any, buffer: Any, used: Any, depth: Any,
     due: Any, passed: Any, at: Any, heap: Any, picks: Any, offsets: Any,
 ) -> Any:  # fmt: skip

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.base import Picks
-from skyband.algorithms.in_order import NO_SLOTS, InOrder, Keeper
+from skyband.algorithms.base import NO_SLOTS, Selection
+from skyband.algorithms.in_order import CandidateKeeper
 from skyband.algorithms.shared_kernels import EVENT, PICKED, WALK, sort_runs
 from skyband.algorithms.stkqf import partition_kernels as kernel
 from skyband.events.store import EventStore
 from skyband.order import IntArray, SlotArray
-from skyband.windows import NEVER, DueWindows, Schedule
+from skyband.windows import DueWindows
 
 MOST_PARTITIONS = 4096
 BUFFER = 4096
@@ -32,7 +32,7 @@ BUFFER = 4096
 Needs = Callable[[int], Sequence[tuple[int, int]]]
 
 
-class Partitions(Keeper):
+class Partitions(CandidateKeeper):
     """Candidates, partition by partition.
 
     Parameters
@@ -46,7 +46,7 @@ class Partitions(Keeper):
     width, longest
         Of the partitions, and of the longest window.
     tree
-        Whether to find answers by a tree over the partitions, and to drop candidates which are beaten too often by
+        Whether to find answers by a tree over the partitions, and to drop candidates which are dominated too often by
         those of later partitions.
     """
 
@@ -57,12 +57,12 @@ class Partitions(Keeper):
         self.depth = max(k for _, k in needs(first))
         self.candidates: dict[int, SlotArray] = {}
         self.buffer, self.used = np.empty(BUFFER, np.int32), np.zeros(1, np.int64)
-        self.small = 0  # how many candidates were left when beaten ones were last dropped
+        self.small = 0  # how many candidates were left when dominated ones were last dropped
         self._lay_out(NO_SLOTS)
 
     # Insert.
 
-    def pass_over(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Picks:
+    def process(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Selection:
         """Take in events in order, and answer windows on the way."""
         arena, at = self.arena, np.zeros(WALK, np.int64)
         slots = self._take_late(slots)
@@ -70,7 +70,7 @@ class Partitions(Keeper):
         most = 3 * int(ks.max(initial=0)) + 4
         while True:
             heap = np.empty((len(self.begin) + most, 4), np.int64)
-            status = kernel.pass_over(
+            status = kernel.process(
                 self._events(), slots, self.cand, self.begin, self.end, self.nodes, self._edges(), self.buffer,
                 self.used, self.depth, (due.start, due.end, ks), passed, at, heap, picks, offsets,
             )  # fmt: skip
@@ -85,7 +85,7 @@ class Partitions(Keeper):
                 self._lay_out(NO_SLOTS)
         if self._expire(passed):
             self._lay_out(self._back_best())
-        return Picks(picks[: at[PICKED]], offsets)
+        return Selection(picks[: at[PICKED]], offsets)
 
     def _take_late(self, slots: SlotArray) -> SlotArray:
         """Make events of complete partitions candidates; return the others."""
@@ -200,22 +200,3 @@ class Partitions(Keeper):
         assert np.all(position[held] // self.width == self.back), "the back partition has events of another"
         best = held[self.arena.best_first(held)][: self.depth]
         assert np.array_equal(self.arena.merit[best], self.arena.merit[self._back_best()]), "others are its best"
-
-
-class Partitioned(InOrder):
-    """Algorithms that keep candidates partition by partition."""
-
-    def exact_before(self, schedule: Schedule, start: int) -> bool:
-        """Tell whether some exact query reaches back as far, and is as deep."""
-        return any(
-            s.k >= schedule.k and start >= s.exact_from and start >= s.next_start > NEVER for s in self.schedules
-        )
-
-
-def needs_of(members: Sequence[Schedule]) -> Needs:
-    """Return what queries need: the events from their next windows' starts on."""
-
-    def needs(passed: int) -> list[tuple[int, int]]:
-        return [(m.last_end_by(passed) + m.slide - m.size, m.k) for m in members]
-
-    return needs

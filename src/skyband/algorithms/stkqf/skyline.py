@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Need:
     k: int
 
 
-class Case(Enum):
-    """How a new query lies to the skyline."""
+class Case(StrEnum):
+    """Position of a new query relative to the skyline (cases I-IV of the paper)."""
 
     DOMINATED = "I"
     DEEPER_THAN_FURTHER_ONES = "II"
@@ -34,7 +34,7 @@ class Case(Enum):
 
     @property
     def meaning(self) -> str:
-        """In words."""
+        """The case in words."""
         return _MEANINGS[self]
 
 
@@ -53,15 +53,6 @@ class Scan:
     case: Case
     newer: int
     older: int
-
-
-@dataclass(frozen=True)
-class Backfill:
-    """What a new query misses of a stream's past: events from `low` on and before `high`."""
-
-    case: Case
-    low: int
-    high: int
 
 
 def dominates(a: Need, b: Need) -> bool:

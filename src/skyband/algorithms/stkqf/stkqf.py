@@ -38,14 +38,14 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.base import Picks
-from skyband.algorithms.in_order import NO_SLOTS
-from skyband.algorithms.stkqf.partitions import BUFFER, Partitioned, Partitions
+from skyband.algorithms.base import NO_SLOTS, Selection
+from skyband.algorithms.stkqf.partitioned import Partitioned
+from skyband.algorithms.stkqf.partitions import BUFFER, Partitions
 from skyband.algorithms.stkqf.skyline import Need, Scan, SQGrid, scan_for
 from skyband.events.store import EventStore
 from skyband.order import IntArray, SlotArray
 from skyband.queries.query import Distinct
-from skyband.times import spoken
+from skyband.times import format_duration
 from skyband.windows import NEVER, DueWindows, Schedule
 
 
@@ -92,7 +92,7 @@ class STKQF(Partitioned):
         """Return the first start of a window that is in memory as a whole."""
         return NEVER if self.gone_before == NEVER else schedule.first_start_from(self.gone_before)
 
-    def answer(self, due: DueWindows, sealed_to: int) -> Picks:
+    def answer(self, due: DueWindows, sealed_to: int) -> Selection:
         """Answer windows; then forget what lies before all virtual queries' windows, and cells that stay empty."""
         picks = super().answer(due, sealed_to)
         self.grid.forget(self.passed)
@@ -122,7 +122,7 @@ class STKQF(Partitioned):
         super().restore(state)
 
     def _age(self, age: int) -> str:
-        return f"{age:,} events" if self.arena.counts else spoken(age)
+        return f"{age:,} events" if self.arena.counts else format_duration(age)
 
     def explain(self, moment: Callable[[int], str]) -> list[str]:  # noqa: ARG002 - ages, not moments
         """Describe the virtual queries, and what was scanned for the last new one."""
@@ -146,12 +146,12 @@ class Window(Partitions):
         self.lost: dict[int, float] = {}  # the merit of the best event that is no candidate
         super().__init__(*how, **more)
 
-    def pass_over(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Picks:
+    def process(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Selection:
         """Take in events in order, and answer windows on the way."""
         number = self.arena.position[slots] // self.width
         for which in np.unique(number).tolist():
             self.raw[which] = np.concatenate([self.raw.get(which, NO_SLOTS), slots[number == which]])
-        return super().pass_over(slots, due, ks, passed)
+        return super().process(slots, due, ks, passed)
 
     def forget(self, before: int) -> None:
         """Forget partitions that lie before a moment."""

@@ -20,8 +20,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from skyband.algorithms.base import Picks
-from skyband.algorithms.in_order import NO_SLOTS, InOrder, Keeper, MetaQuery, PerQuery
+from skyband.algorithms.base import Selection
+from skyband.algorithms.in_order import CandidateKeeper, InOrder, MetaQuery, PerQuery
 from skyband.algorithms.topkw.bands import Bands, BandSpec, Method
 from skyband.events.store import EventStore
 from skyband.order import IntArray, SlotArray
@@ -36,7 +36,7 @@ class Sliding(InOrder):
     method: ClassVar[Method]
     engine: ClassVar[type[Bands]] = Bands
 
-    def keeper(self, first: int) -> Keeper:
+    def keeper(self, first: int) -> CandidateKeeper:
         """Make a band per query."""
         members = MetaQuery.of(self.schedules).members
         method = self.method if self.arena.counts else replace(self.method, buffer=0)
@@ -70,7 +70,7 @@ class Sliding(InOrder):
         return False
 
 
-class BandKeeper(Keeper):
+class BandKeeper(CandidateKeeper):
     """The band of one query over one partition.
 
     How many events a time window has is estimated from those that came so far; the number of candidates of a
@@ -88,7 +88,7 @@ class BandKeeper(Keeper):
         wish = BandSpec(schedule.k, schedule.size, self.population, sign=-1.0, point=(0.0,), weight=(1.0,))
         (self.row,) = self.bands.add([wish])
 
-    def pass_over(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Picks:
+    def process(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Selection:
         """Take in events, and read the top k of the band at the end of each window."""
         parts, begin = [], 0
         ends = np.searchsorted(self.arena.position[slots], due.end)
@@ -97,7 +97,7 @@ class BandKeeper(Keeper):
             parts.append(self.bands.top(self.row)[:k].astype(np.int32))
             begin = max(begin, behind)
         self._take(slots[begin:], passed - 1)
-        return Picks(np.concatenate([*parts, NO_SLOTS]), np.cumsum([0, *(len(part) for part in parts)]))
+        return Selection.of(parts)
 
     def _take(self, slots: SlotArray, passed: int) -> None:
         arena = self.arena

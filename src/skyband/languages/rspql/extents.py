@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from skyband.errors import QueryError
 from skyband.languages.rspql.tokens import Text, Token
-from skyband.times import DAY, HOUR, MILLISECOND, MINUTE, SECOND, WEEK, microseconds
+from skyband.times import DAY, HOUR, MILLISECOND, MINUTE, SECOND, WEEK, parse_duration
 from skyband.windows import Closed, Window
 
 MAX_LENGTH = 200
@@ -110,7 +110,7 @@ def _extent(text: Text, given: tuple[str, Token], rows: bool) -> str | int:
             f"{said} has months or years, which have no fixed length; use weeks, days, hours, minutes, seconds", token
         )
     try:
-        return microseconds(said, "this length of time")
+        return parse_duration(said, "this length of time")
     except QueryError as error:
         text.fail("; ".join(error.problems), token)
 

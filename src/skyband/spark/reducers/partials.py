@@ -190,7 +190,7 @@ def _argument(measure: Measure) -> str:
 def _pane(plan: PartialsPlan, time: str) -> str:
     """Return the pane of a row, as `skyband.windows.PaneGrid` numbers them."""
     windows, rest = plan.windows, plan.panes.rest
-    since = f"({time} - {windows.offset}L)"
+    since = f"({time} - {windows.phase}L)"
     within = f"pmod({since}, {windows.slide}L)"
     second = f" + CASE WHEN {within} >= {rest}L THEN 1L ELSE 0L END" if rest else ""
     return f"(({since} - {within}) div {windows.slide}L) * 2L{second}"
