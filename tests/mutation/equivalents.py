@@ -14,7 +14,6 @@ EQUIVALENT: dict[str, dict[str, list[str]]] = {
             "Panes.heal: ends > high -> (ends >= high)",
         ],
         "the same cuts, made in another way": [
-            "Panes._between: (high - low) // grid + 1 <= listed -> ((high - low) // grid + 1 < listed)",
             "Panes._between: (high - low) // grid + 1 -> ((high - low) // grid - 1)",
         ],
     },
