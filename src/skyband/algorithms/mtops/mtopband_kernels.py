@@ -1,5 +1,11 @@
 """One sorted list per view: MTopBand.
 
+Paper → code (Shastri 2011):
+
+- section 5.2, step 1, an expired view → `lower`
+- section 5.2, O_new and O_min → `insert`
+- chapter 7, the result of a view → `pick`
+
 A *view* holds the best k of the events from its start on, as a stretch of a common pool, best first. An event that is
 in several views is stored once, in the arena, and referred to by each; `refs` counts that.
 """

@@ -1,5 +1,14 @@
 """One list of all events that some view holds, best first: the super-top-k list, and MTopList.
 
+Paper → code (Shastri 2011):
+
+- figure 6.3, OutputTopK → `pick`
+- figure 6.3, PurgeExpiredWindow → `lower`, `leave`
+- lemma 6.1.3, marks and FP_min → `holds`
+- figure 6.4, UpdateMTopList, lines 01-03, 06 and 10 → `enter`
+- figure 6.4, lines 05 and 09, the place of O_new → `link`
+- figure 6.4, lines 07 and 11, FP_min → `raise_pointer`
+
 A *view* holds the best k of the events from its start on. Per view there is a pointer to the worst event it holds;
 per event the first and the last view that hold it. An event in between is held by a view if it lies after the view's
 start and is no worse than the event that the view points to.

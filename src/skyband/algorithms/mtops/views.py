@@ -1,12 +1,16 @@
 """The MTopS framework: many queries become one *meta query*, whose windows are predicted views.
 
 A *view* is where windows start: all events from there on. Windows of several queries may share it; it holds as many
-events as the deepest of those that are still to be answered asks for. The parts, as the thesis names them:
+events as the deepest of those that are still to be answered asks for.
 
-- the multi-query analyser makes the `MetaQuery`, of which window, slide and k adapt to the queries served;
-- the run-time `Scheduler` says when views open, when fewer events are asked of them, and when they close;
-- the meta-query executor and its run-time infrastructure are the algorithms: `mintopk`, `mtopband`, `mtoplist`;
-- the query result extractor, `in_order.extract`, gives each query its share of what a view holds.
+Paper → code (Shastri 2011):
+
+- chapter 3, the multi-query analyser (MQA), and sections 4.2 to 4.6 → `skyband.algorithms.in_order.MetaQuery`
+- chapter 3, the run-time scheduler (RMQS); figure 6.3, lines 2, 4 and 5 → `Scheduler`
+- section 4.6, the adaptive k of a view → `stairs`
+- chapters 5 and 6, the executor and its infrastructure → `skyband.algorithms.mtops.mtopband`,
+  `skyband.algorithms.mtops.top_list`
+- chapter 7, the query result extractor (QRE) → `skyband.algorithms.in_order.extract`
 
 References
 ----------

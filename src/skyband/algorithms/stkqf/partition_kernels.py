@@ -1,5 +1,12 @@
 """Partitions of a window: candidates of each, best first, and how the best of a stretch of them are found.
 
+Paper → code (STKQF):
+
+- observation 1, meaningful objects → `skyband`
+- section 2.3, leaves and inner nodes of the PH-Tree → `plant`, `winner`
+- section 2.3, the search on the PH-Tree → `best_leaf`, `pick`
+- section 3.3, arrivals → `enter`
+
 `cand` has the slots of all candidates, partition by partition, each run best first; `begin` and `end` say where a
 partition's are. The last one is the *back* partition, into which events still arrive: its run are its best K so far,
 while `buffer` has all of its events that may matter later, in order of time.

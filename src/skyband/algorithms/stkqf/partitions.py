@@ -1,5 +1,12 @@
 """Partitions of the window: what SAP, PH-Base, PH-Tree and STKQF have in common.
 
+Paper → code (STKQF):
+
+- section 2.3, partitions P_i and their candidates → `Partitions`
+- observation 1, meaningful objects → `Partitions._meaningful`, `kernel.skyband`
+- section 2.3, the PH-Tree and its search → `kernel.plant`, `kernel.pick`
+- section 3.3, arrivals and expired objects → `Partitions._complete`, `Partitions._expire`
+
 Time is cut into partitions of equal width, no wider than the shortest window. While events arrive in the last one, the
 *back*, its best K are kept in order, and all of its *meaningful* events: those that fewer than K better ones
 follow. Once it is complete, the meaningful ones become its candidates, best first. A window is answered from the

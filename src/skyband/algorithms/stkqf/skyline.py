@@ -1,5 +1,13 @@
 """Which queries decide what is kept, and what a new one would miss: the analysis of STKQF.
 
+Paper → code (STKQF):
+
+- section 3.1, q-dominance → `dominates`
+- section 3.1, observations 1 and 2, theorem 1 → `skyline`
+- section 3.1, cases I to IV; algorithm 1, lines 11-15 → `Case`, `scan_for`
+- section 3.2, SQ-grid, virtual queries and theorem 2 → `SQGrid`, `SQGrid.virtual`
+- algorithm 1, lines 2-9 and 17-18 → `SQGrid.fill`; lines 19-20 → `SQGrid.forget`
+
 A query needs the best `k` of the last `n`. One that needs no less of both *dominates* another: whatever the other can
 answer with, it can. So the *skyline* of the queries, those that none dominates, decides what must be kept; and of what
 a new query needs, only that may be missing which reaches further back than the skyline queries as deep as it.

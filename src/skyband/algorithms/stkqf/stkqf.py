@@ -1,5 +1,11 @@
 """STKQF: a PH-Tree for queries that come and go.
 
+Paper → code (STKQF):
+
+- algorithm 1, lines 1-15 and 17-18 → `STKQF.plan`
+- algorithm 1, line 16; theorem 3 → `Window.scan`
+- algorithm 1, lines 19-20 → `STKQF.answer`
+
 Choose it to compare with the paper, or where queries change often, must be exact at once, and the whole window fits
 into memory.
 
