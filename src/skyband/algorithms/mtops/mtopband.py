@@ -1,5 +1,10 @@
 """MTopBand: each predicted view has a sorted list of its own.
 
+Paper → code (Shastri 2011):
+
+- section 5.1, a result set for each view → `Band`, `Band.lists`
+- section 5.2 → `kernel.process`, `kernel.insert`
+
 Choose it to compare with the thesis; `mtoplist` is the better one.
 
 Guarantees: exact; keeps the minimal set of events (Theorem 5.1.1), but refers to each of them from every view that

@@ -2,6 +2,7 @@
 
 Paper → code (Shastri 2011):
 
+- figure 6.3, lines 1-6; section 5.2, step 2, a new view → `process`
 - section 5.2, step 1, an expired view → `lower`
 - section 5.2, O_new and O_min → `insert`
 - chapter 7, the result of a view → `pick`

@@ -1,5 +1,12 @@
 """MinTopK and MTopList: one list of all events that a predicted view holds, with marks and pointers.
 
+Paper → code (MinTopK as told in AcquaTop; Shastri 2011):
+
+- AcquaTop, section 3.1, the super-top-k list of a query → `MinTopK`
+- section 6.1, one list for all views → `MTopList`, `TopList`
+- section 6.1, window marks and FP_min → `TopList.marks`, `TopList.pointers`
+- figures 6.3 and 6.4 → `kernel.process`
+
 Choose ``mtoplist`` to compare with the thesis, or where memory is all that counts: nobody can keep fewer events. Choose
 ``mintopk`` to compare with its paper, for one query at a time.
 

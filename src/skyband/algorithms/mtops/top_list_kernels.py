@@ -2,6 +2,7 @@
 
 Paper → code (Shastri 2011):
 
+- figure 6.3, MTopList, lines 1-6, and AddNewWindow → `process`
 - figure 6.3, OutputTopK → `pick`
 - figure 6.3, PurgeExpiredWindow → `lower`, `leave`
 - lemma 6.1.3, marks and FP_min → `holds`
