@@ -40,13 +40,15 @@ def query(**given: Any) -> sb.Query:
     ],
 )
 def test_a_score_has_two_sides(score: str, part: str, combine: str) -> None:
-    sides = query(score=score).sides
+    sides = query(score=score).decomposition
     assert sides is not None
     assert (str(sides.part), str(sides.combine)) == (part, combine)
 
 
 def test_a_condition_has_two_sides() -> None:
-    sides = query(score="count(*)", where="500 < followers AND lang = 'en' AND x > 1", join=sb.Join("followers")).sides
+    sides = query(
+        score="count(*)", where="500 < followers AND lang = 'en' AND x > 1", join=sb.Join("followers")
+    ).decomposition
     assert sides is not None
     assert str(sides.condition) == "> 500"
     assert str(sides.where) == "(lang = 'en') AND (x > 1)"
@@ -55,7 +57,7 @@ def test_a_condition_has_two_sides() -> None:
 @pytest.mark.parametrize(("written", "meant"), [("<", ">"), ("<=", ">="), (">", "<"), (">=", "<=")])
 def test_a_condition_may_be_written_the_other_way_round(written: str, meant: str) -> None:
     one, other = (
-        query(score="count(*)", where=where, join=sb.Join("followers")).sides
+        query(score="count(*)", where=where, join=sb.Join("followers")).decomposition
         for where in (f"-5 {written} followers", f"followers {meant} -5.0")
     )
     assert one is not None

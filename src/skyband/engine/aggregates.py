@@ -42,7 +42,7 @@ class AggregateGroup(PartialsGroup[Partials]):
     @classmethod
     def handles(cls, query: Query) -> bool:
         """Tell whether a query ranks ids by aggregates of the stream alone."""
-        return query.sides is not None and query.join is None
+        return not query.ranks_events and query.join is None
 
     @classmethod
     def of(cls, query: Query, stream: Stream, newest: int = NEVER) -> Self:  # noqa: ARG003 - as all kinds
@@ -78,11 +78,11 @@ class AggregateGroup(PartialsGroup[Partials]):
     def explain(self, number: int) -> list[str]:  # noqa: ARG002 - only rankings are numbered
         """Say what is kept."""
         (one,) = self.members
-        key = one.group_by or "the id"
+        key, aggregates = one.group_by or "the id", ", ".join(map(str, one.decomposition.aggregates))
         return [
             f"aggregated: {one}",
             f"  {query_line(one.query)}",
-            f"  {key} counts once, with {', '.join(map(str, one.sides.aggregates))} of its events; one row for each "
+            f"  {key} counts once, with {aggregates} of its events; one row for each "
             f"pane and {key} is kept{one.kept_now()}",
         ]
 

@@ -47,13 +47,13 @@ class JoinedQuery(Partials):
         self.join = self._join(remote)
 
     def _join(self, remote: Remote) -> RemoteJoin:
-        query, join, windows, condition = self.query, self.query.join, self.windows, self.sides.condition
+        query, join, windows, condition = self.query, self.query.join, self.windows, self.decomposition.condition
         assert join is not None
         common: dict[str, Any] = {
-            "windows": windows, "score": self.sides.joined,
+            "windows": windows, "score": self.decomposition.joined,
             "k": None if query.is_set else query.k, "order": query.order,
             "policy": join.policy_for(condition is not None), "budget": join.budget, "default": join.default,
-            "seed": join.seed, "only_candidates": join.only_candidates, "one_event": not self.sides.aggregates,
+            "seed": join.seed, "only_candidates": join.only_candidates, "one_event": not self.decomposition.aggregates,
         }  # fmt: skip
         if condition is None:
             return acquatop(remote, **common, n=join.n, discover=join.discover, carry=join.carry)
@@ -82,7 +82,7 @@ class JoinedQuery(Partials):
         """Return the numbers so far; nothing bounds what is kept but the window."""
         stats = super().stats()
         kept = stats.kept + len(self.join.ids())
-        return replace(stats, ranking=f"{self}, joined with {self.sides.service}", kept=kept, bound=kept)
+        return replace(stats, ranking=f"{self}, joined with {self.decomposition.service}", kept=kept, bound=kept)
 
     def state(self) -> State:
         """Return everything but the remote side, which is shared."""
@@ -216,13 +216,13 @@ class JoinGroup(PartialsGroup[JoinedQuery]):
             remote=np.array([row.value for row in rows], np.float64),
             age=np.array([row.age for row in rows], np.int64),
         )  # fmt: skip
-        assert one.sides.service is not None
+        assert one.decomposition.service is not None
         due = DueWindows(np.full(len(found), place), _column(answers, "start"), _column(answers, "end"))
         cost = {name: _column(answers, name) for name in ("refreshes", "failures", "stale", "unknown")}
         why = np.array([answered.why for answered in found])
         return self.answers.blocks(
             due, np.cumsum([0, *(len(answer.rows) for answer in answers)]), events, why == "", why,
-            spent=RefreshCost(one.sides.service, **cost), ranked=not one.query.is_set,
+            spent=RefreshCost(one.decomposition.service, **cost), ranked=not one.query.is_set,
         )  # fmt: skip
 
     def explain(self, number: int) -> list[str]:  # noqa: ARG002 - only rankings are numbered
@@ -231,14 +231,14 @@ class JoinGroup(PartialsGroup[JoinedQuery]):
         return [line for part in lines for line in ["", *part]][1:]
 
     def _lines(self, one: JoinedQuery) -> list[str]:
-        join, sides, remote = one.query.join, one.sides, self.remote
+        join, parts, remote = one.query.join, one.decomposition, self.remote
         assert join is not None
-        policy = join.policy_for(sides.condition is not None)
+        policy = join.policy_for(parts.condition is not None)
         most = "no bound" if join.only_candidates else "all of the window is refreshed"
         budget = most if join.budget is None else f"at most {join.budget:,} refreshes an answer"
         whole = remote.shared_budget.budget
         shared = "" if whole is None else f", {whole:,} at one moment with others that share it"
-        counted = f"{', '.join(map(str, sides.aggregates))} of its events" if sides.aggregates else "its latest event"
+        counted = f"{', '.join(map(str, parts.aggregates))} of its events" if parts.aggregates else "its latest event"
         best = f"a list of the best {one.query.k} + {join.n} of each window"
         kept = "the whole window" if one.join.objects.whole else best
         lines = [

@@ -139,7 +139,7 @@ class _Panes:
 
 def _panes_of(query: Query, served: list[_Panes]) -> _Panes:
     """Return the panes that a query shares, or its own, which are added; to join or to aggregate is to work alone."""
-    ranking = Ranking.of(query) if query.sides is None else query.name
+    ranking = Ranking.of(query) if query.ranks_events else query.name
     for panes in served:
         if panes.ranking == ranking and panes.select[: len(query.select)] == query.select:
             return panes

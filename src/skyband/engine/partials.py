@@ -59,8 +59,13 @@ class Partials:
     """
 
     def __init__(self, query: Query) -> None:
-        assert query.sides is not None
-        self.query, self.sides, self.select, self.group_by = query, query.sides, query.select, query.group_by
+        assert query.decomposition is not None
+        self.query, self.decomposition, self.select, self.group_by = (
+            query,
+            query.decomposition,
+            query.select,
+            query.group_by,
+        )
         self.on = None if query.join is None else query.join.on
         self.schedule = Schedule.of(query.name, query.most_rows, query.window)
         self.windows = query.window.grid
@@ -114,10 +119,10 @@ class Partials:
 
     def bind(self, schema: pa.Schema, id_column: str) -> None:
         """Look up the columns of the query; InputError where one is missing or of a wrong type."""
-        sides, key = self.sides, self.group_by or id_column
-        if sides.service is not None and sides.service.lower() in (name.lower() for name in schema.names):
+        parts, key = self.decomposition, self.group_by or id_column
+        if parts.service is not None and parts.service.lower() in (name.lower() for name in schema.names):
             msg = (
-                f"the stream has a column {sides.service!r}, as the service is called that the query joins with; call "
+                f"the stream has a column {parts.service!r}, as the service is called that the query joins with; call "
                 "the service otherwise, or rename the column"
             )
             raise InputError(msg)
@@ -133,10 +138,10 @@ class Partials:
             if name is not None and not is_key(kind := schema.field(name).type):
                 msg = f"{what} names {name!r}, which is {kind}; ids are text or whole numbers that fit int64: cast it"
                 raise InputError(msg)
-        self.measures = measures(sides.aggregates, schema)
+        self.measures = measures(parts.aggregates, schema)
         self._bounds = _Bounds(
-            where=None if sides.where is None else sides.where.bind(schema, "filter"),
-            part=None if sides.aggregates else sides.part.bind(schema, "score"),
+            where=None if parts.where is None else parts.where.bind(schema, "filter"),
+            part=None if parts.aggregates else parts.part.bind(schema, "score"),
             arguments={name: one.values.bind(schema, "score") for name, one in self.measures.items()},
             ids=_plain(schema.field(key).type),
             remotes=_plain(schema.field(self.on or key).type),
@@ -235,9 +240,9 @@ class Partials:
         pane = whole[PANE].to_numpy()
         first, behind = self.panes.first(window), self.panes.behind(window)
         found = self._reduced(whole.filter(pa.array((pane >= first) & (pane < behind))))
-        later = pane >= (self.panes.first(window + 1) if self.sides.aggregates else behind)
+        later = pane >= (self.panes.first(window + 1) if self.decomposition.aggregates else behind)
         self._parts = [whole.filter(pa.array(later))] if later.any() else []
-        if self.sides.aggregates:
+        if self.decomposition.aggregates:
             found = found.append_column(STREAM, pa.array(self._aggregated(found)))
         if self.select:
             self._carry(found)
@@ -245,13 +250,13 @@ class Partials:
 
     def _aggregated(self, found: pa.Table) -> FloatArray:
         """Return the stream's part of the score of each object, worked out of its aggregates; NaN where it is NULL."""
-        values = {str(one): final(one, found, self.measures) for one in self.sides.aggregates}
+        values = {str(one): final(one, found, self.measures) for one in self.decomposition.aggregates}
         outside = [mask for _, mask in values.values() if mask is not None]
         unfit = int(np.logical_or.reduce(outside).sum()) if outside else 0
         self.counts.rejected += unfit
         self._unfit += unfit
         batch = pa.record_batch({name: column for name, (column, _) in values.items()})
-        return _values(self.sides.part.bind(batch.schema, "score"), batch)
+        return _values(self.decomposition.part.bind(batch.schema, "score"), batch)
 
     def take_unfit(self) -> int:
         """Return how many objects were rejected so since this was asked last."""
@@ -264,7 +269,7 @@ class Partials:
         """Remember the columns of objects for their answers, and what decides between equal times."""
         names = [ID, TIME, *(name for name in (STREAM, REMOTE) if name in found.column_names)]
         fresh = found.select([*names, *(CARRIED + name for name in self.select)])
-        if self._carried is None or self.sides.aggregates:
+        if self._carried is None or self.decomposition.aggregates:
             self._carried = fresh
         else:
             self._carried = _reduced(_concat([self._carried, fresh]), [], {}, self.query.order)
@@ -391,11 +396,11 @@ class PartialsGroup(QueryGroup, Generic[Member]):
     def plans(self) -> Iterator[tuple[tuple[Any, ...], PartialsPlan]]:
         """Yield which partials each query takes; those with the same key take the same."""
         for one in self.members:
-            sides, settled = one.sides, self.settled(one)
-            key = (sides.part, sides.aggregates, sides.where, one.windows, one.query.order, one.on, one.select,
+            parts, settled = one.decomposition, self.settled(one)
+            key = (parts.part, parts.aggregates, parts.where, one.windows, one.query.order, one.on, one.select,
                    one.group_by, one.late_before)  # fmt: skip
-            yield (*key, *((sides.service, sides.condition) if settled.num_rows else ())), PartialsPlan(
-                [one.name], sides, one.windows, one.panes, one.query.order, one.on, one.group_by, one.select,
+            yield (*key, *((parts.service, parts.condition) if settled.num_rows else ())), PartialsPlan(
+                [one.name], parts, one.windows, one.panes, one.query.order, one.on, one.group_by, one.select,
                 one.measures, one.late_before, one.partly_before, settled,
             )  # fmt: skip
 

@@ -81,7 +81,7 @@ class RankingGroup(QueryGroup):
     @classmethod
     def handles(cls, query: Query) -> bool:
         """Tell whether a query ranks events."""
-        return query.sides is None
+        return query.ranks_events
 
     @classmethod
     def key(cls, query: Query) -> tuple[Any, ...]:

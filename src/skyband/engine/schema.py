@@ -53,7 +53,7 @@ def used_columns(queries: Sequence[Query], source: StreamColumns, schema: pa.Sch
     names = [source.time, source.id]
     for query in queries:
         try:
-            names += _used_by(query, schema) if query.sides is None else _used_by_sides(query, source, schema)
+            names += _used_by(query, schema) if query.ranks_events else _used_by_partials(query, source, schema)
         except InputError as error:
             problems.append(f"query {query.name!r}: {error}")
     if problems:
@@ -76,11 +76,11 @@ def _used_by(query: Query, schema: pa.Schema) -> list[str]:
     return [*query.select, *(find_column(name, schema).name for name in used)]
 
 
-def _used_by_sides(query: Query, source: StreamColumns, schema: pa.Schema) -> list[str]:
+def _used_by_partials(query: Query, source: StreamColumns, schema: pa.Schema) -> list[str]:
     partials = Partials(query)
     partials.bind(schema, source.id)
     keys = [name for name in (partials.on, partials.group_by) if name is not None]
-    used = [name for expression in partials.sides.expressions for name in expression.columns]
+    used = [name for expression in partials.decomposition.expressions for name in expression.columns]
     return [*query.select, *keys, *(find_column(name, schema).name for name in used)]
 
 

@@ -150,11 +150,16 @@ class Query:
     @property
     def ranks_ids(self) -> bool:
         """Whether ids are ranked, each once, and not events."""
-        return self.distinct is not None or self.sides is not None
+        return self.distinct is not None or not self.ranks_events
+
+    @property
+    def ranks_events(self) -> bool:
+        """Whether events are ranked by their own score: the query neither joins nor aggregates."""
+        return self.decomposition is None
 
     @cached_property
-    def sides(self) -> Decomposition | None:
-        """The stream's side and the remote one, of a query that joins or aggregates; None where events are ranked."""
+    def decomposition(self) -> Decomposition | None:
+        """The parts of a query that joins or aggregates; None where events are ranked."""
         if self.join is None and not holds_aggregates(self.score_expression.tree):
             return None
         service = None if self.join is None else self.join.service
@@ -298,11 +303,12 @@ def _join_problems(query: Query, sound: bool) -> list[str]:
     if not sound or problems:
         return problems
     try:
-        sides = query.sides
+        parts = query.decomposition
     except QueryError as error:
         return list(error.problems)
-    assert sides is not None
-    policy, filtered = join.policy_for(sides.condition is not None), sides.condition is not None
+    assert parts is not None
+    filtered = parts.condition is not None
+    policy = join.policy_for(filtered)
     if filtered and not policy.whole_window:
         problems.append(f"the policy {policy.name!r} is for rankings, and the condition compares {join.service!r}; "
                         "choose 'WSJ-LRU.F', or another one that begins with WSJ")  # fmt: skip
@@ -317,7 +323,7 @@ def _join_problems(query: Query, sound: bool) -> list[str]:
 def _set_problems(query: Query) -> list[str]:
     """List what a set cannot have."""
     problems = []
-    if query.join is None or query.sides is None or query.sides.condition is None:
+    if query.join is None or query.decomposition is None or query.decomposition.condition is None:
         problems.append(
             "k is 'all', and the condition compares no remote value; a set is for joins with such a condition, as "
             "where='followers > 500': add it, or give a whole number to rank by the score"
@@ -349,7 +355,7 @@ def _group_problems(query: Query) -> list[str]:
     if query.emit == "early":
         problems.append("aggregates are shown when their window closes; use emit='final' or 'changes'")
     try:
-        assert query.sides
+        assert query.decomposition
     except QueryError as error:
         problems += error.problems
     return problems

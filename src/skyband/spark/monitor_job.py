@@ -191,7 +191,7 @@ class MonitorJob(StreamJob):
 
     def _announce(self, more: Sequence[Query] = ()) -> None:
         """Let the monitor know which columns it will be given, also for some more queries."""
-        plain = [query for query in more if query.sides is None]
+        plain = [query for query in more if query.ranks_events]
         rankings = [*(plan.ranking for plan in self.monitor.ranking_plans()), *(Ranking.of(query) for query in plain)]
         self.monitor.declare(columns.declared(self.spec.schema, rankings))
 

@@ -109,7 +109,7 @@ def _check_joins(queries: Iterable[Query]) -> None:
                 "sb.spark.start or sb.run, or join a DataFrame of the remote data before"
             )
             raise QueryError(msg, query.name)
-        if isinstance(query, Query) and query.sides is not None:
+        if isinstance(query, Query) and not query.ranks_events:
             msg = (
                 f"its score {query.score!r} has aggregates, which a batch DataFrame has groupBy and agg for; use "
                 "sb.spark.start or sb.run"
