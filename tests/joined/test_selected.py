@@ -172,3 +172,16 @@ def test_on_spark_the_same_events_count(spark: Any, tmp_path: Path) -> None:
 
 def asked(select: tuple[str, ...]) -> list[sb.Query]:
     return [query for query in queries(select) if query.name != "homes"]  # whose ids are of another kind
+
+
+def test_queries_of_one_service_may_select_different_columns() -> None:
+    window, join = sb.Window(10), sb.Join("f")
+    queries = [
+        sb.Query("plain", k=1, score="x + f", window=window, join=join),
+        sb.Query("more", k=1, score="x + f", window=window, join=join, select=("x",)),
+    ]
+    monitor = sb.Monitor(queries, time="t", id="id", services={"f": lambda ids: dict.fromkeys(ids, 1.0)})
+    monitor.push([{"t": 1, "id": "a", "x": 2.0}])
+    assert monitor.advance(10).table().select(["query", "x"]).to_pylist() == [
+        {"query": "plain", "x": None}, {"query": "more", "x": 2.0},
+    ]  # fmt: skip

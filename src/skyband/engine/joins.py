@@ -220,10 +220,12 @@ class JoinGroup(PartialsGroup[JoinedQuery]):
         due = DueWindows(np.full(len(found), place), _column(answers, "start"), _column(answers, "end"))
         cost = {name: _column(answers, name) for name in ("refreshes", "failures", "stale", "unknown")}
         why = np.array([answered.why for answered in found])
-        return self.answers.blocks(
+        blocks = self.answers.blocks(
             due, np.cumsum([0, *(len(answer.rows) for answer in answers)]), events, why == "", why,
             spent=RefreshCost(one.decomposition.service, **cost), ranked=not one.query.is_set,
         )  # fmt: skip
+        selects = [query.select if query is one.query else () for query in self.queries]  # nobody else's are carried
+        return [replace(block, selects=selects) for block in blocks]
 
     def explain(self, number: int) -> list[str]:  # noqa: ARG002 - only rankings are numbered
         """Say what each query asks of whom, and what it keeps."""
