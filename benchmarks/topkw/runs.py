@@ -56,7 +56,7 @@ class Scenario:
         grid = QueryGrid(np.zeros(self.d), np.ones(self.d), self.rho) if self.indexed else None
         return kind.engine(method, self.d, grid)
 
-    def wishes(self, points: FloatArray) -> list[BandSpec]:
+    def specs(self, points: FloatArray) -> list[BandSpec]:
         """Return the queries: some of the events, drawn at random, whose nearest neighbours are wanted."""
         chosen = np.random.default_rng(SEED + 1).integers(len(points), size=self.queries)
         each = (tuple(points[at].tolist()) for at in chosen)
@@ -166,7 +166,7 @@ def run(algorithm: str, scenario: Scenario, points: FloatArray, effort: Effort) 
     """Let queries see events until it is known how long an event takes."""
     compiled(algorithm, scenario.indexed)
     bands = scenario.engine(algorithm)
-    bands.add(scenario.wishes(points))
+    bands.add(scenario.specs(points))
     filling: list[Batch] = []
     counted: list[Batch] = []
     for batch in feed(bands, points, effort.batch):
@@ -191,7 +191,7 @@ def _seconds(batches: list[Batch]) -> float:
 def reports_of(algorithm: str, scenario: Scenario, points: FloatArray, batch: int = 10_000) -> tuple[IntArray, Run]:
     """Return all reports as rows of query, event and when it was reported, in order; and what the run took."""
     bands = scenario.engine(algorithm)
-    bands.add(scenario.wishes(points))
+    bands.add(scenario.specs(points))
     batches = list(feed(bands, points, batch))
     row, slot, at = (np.concatenate([getattr(one.reports, name) for one in batches]) for name in ("row", "slot", "at"))
     found = np.column_stack([row, slot, at])[np.lexsort((at, slot, row))]

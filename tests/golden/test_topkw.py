@@ -32,8 +32,8 @@ def steps(
         at = number[i : i + 1]
         told += bands.pass_over(np.array([[S[i]]]), at, at, number, number).slot.tolist()
         held = bands.held[2] if engine is ExhaustiveBands else number
-        rows.append([held[band[2][0, : band[4][0]]].tolist() for band in (bands.band, bands.strainer)])
-        thresholds.append(float(bands.band[6][0]))
+        rows.append([held[band.slot[0, : band.size[0]]].tolist() for band in (bands.band, bands.filters)])
+        thresholds.append(float(bands.band.threshold[0]))
         bands.check()
     return bands, rows, thresholds, told
 
@@ -79,7 +79,7 @@ def test_table_vii_relaxed() -> None:
         [7, 9, 10],  # o5, o8 and o6 are pruned
         [7, 9, 11],
     ]
-    assert int(bands.band[5][0]) == 3, "the limit after the last pruning"
+    assert int(bands.band.limit[0]) == 3, "the limit after the last pruning"
     assert told == [1, 2, 3, 7]
 
 
@@ -121,6 +121,6 @@ def test_table_ii_from_scratch(kind: int, kept: list[list[int]], thresholds: lis
 
 
 @pytest.mark.parametrize("kind", [STRICT, RELAXED])
-@pytest.mark.parametrize("strainer", [NONE, STRICT, RELAXED, PROBABLE])
-def test_all_report_the_same(kind: int, strainer: int) -> None:
-    assert steps(Method(kind, strainer, buffer=3))[-1] == [1, 2, 3, 7]
+@pytest.mark.parametrize("front", [NONE, STRICT, RELAXED, PROBABLE])
+def test_all_report_the_same(kind: int, front: int) -> None:
+    assert steps(Method(kind, front, buffer=3))[-1] == [1, 2, 3, 7]

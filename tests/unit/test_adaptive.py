@@ -13,7 +13,7 @@ from skyband.algorithms.topkw.adaptive import AdaptiveBands
 from skyband.algorithms.topkw.band_kernels import ENTERED, LEFT
 from skyband.algorithms.topkw.bands import PROBABLE, RELAXED, Bands, BandSpec, Method
 from skyband.algorithms.topkw.random_order import BLOCK
-from tests.unit.test_bands import Restless, cost, stream, wish_of
+from tests.unit.test_bands import Restless, cost, spec_of, stream
 from tests.unit.test_random_order import STREAMS, noise
 
 WINDOW, K = 3 * BLOCK, 4
@@ -22,7 +22,7 @@ CALM = 10 * BLOCK  # events in random order before anything changes
 Reported = tuple[int, int, int]
 
 
-def wishes() -> list[BandSpec]:
+def specs() -> list[BandSpec]:
     """Return queries for the best by either end, and for the nearest to the middle."""
     ends = [BandSpec(K, WINDOW, WINDOW, sign=sign, point=(0.0,), weight=(1.0,)) for sign in (1.0, -1.0)]
     return [*ends, BandSpec(K, WINDOW // 2, WINDOW // 2, family=1, point=(0.0,), weight=(1.0,))]
@@ -39,18 +39,18 @@ def passed(bands: Bands, x: np.ndarray, step: int = 250) -> Iterator[set[Reporte
         yield set(zip(reports.row.tolist(), reports.kind.tolist(), reports.slot.tolist(), strict=True))
 
 
-def best(wish: BandSpec, x: np.ndarray, until: int) -> list[int]:
+def best(spec: BandSpec, x: np.ndarray, until: int) -> list[int]:
     """Return the top k by the definition, where events lie at their numbers."""
-    inside = range(max(until - wish.size, 0), until)
-    costs = cost(wish, x[inside.start : until])
-    return sorted(inside, key=lambda i: (costs[i - inside.start], -i))[: wish.k]
+    inside = range(max(until - spec.size, 0), until)
+    costs = cost(spec, x[inside.start : until])
+    return sorted(inside, key=lambda i: (costs[i - inside.start], -i))[: spec.k]
 
 
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_stream_that_becomes_correlated_is_found_out_and_nothing_of_it_is_lost(name: str) -> None:
     x = np.concatenate([noise(CALM, 1), 3 * STREAMS[name](6 * BLOCK)])
     bands, plain, exact = AdaptiveBands(RAPF, 1), Bands(Method(PROBABLE), 1), Bands(RAPF, 1)
-    asked = wishes()
+    asked = specs()
     for one in (bands, plain, exact):
         one.add(asked)
     missed = {"adaptive": 0, "pa": 0}
@@ -64,11 +64,11 @@ def test_a_stream_that_becomes_correlated_is_found_out_and_nothing_of_it_is_lost
         if after >= CALM + 2 * BLOCK:
             assert bands.using == "rapf"
             assert CALM < bands.switched <= CALM + 2 * BLOCK
-        for row, wish in enumerate(asked):
+        for row, spec in enumerate(asked):
             if after <= WINDOW or after >= CALM + WINDOW:
                 assert bands.is_exact(row)
             if bands.is_exact(row):
-                assert bands.top(row).tolist() == best(wish, x, after)
+                assert bands.top(row).tolist() == best(spec, x, after)
     assert bands.switches == 2
     assert missed["adaptive"] == 0
     assert missed["pa"] > 0 or name not in ("sorted", "random walk"), "or the test says nothing"
@@ -77,7 +77,7 @@ def test_a_stream_that_becomes_correlated_is_found_out_and_nothing_of_it_is_lost
 def test_when_order_returns_so_does_pa_after_a_window() -> None:
     x = np.concatenate([np.cumsum(noise(4 * BLOCK), axis=0), noise(10 * BLOCK, 1)])
     bands = AdaptiveBands(RAPF, 1)
-    bands.add(wishes())
+    bands.add(specs())
     assert bands.why == "fewer than 1,000 events came, too few to judge their order"
     used = []
     for _ in passed(bands, x, BLOCK):
@@ -91,15 +91,15 @@ def test_when_order_returns_so_does_pa_after_a_window() -> None:
 def test_a_query_that_comes_with_rapf_is_exact_at_once_and_one_that_comes_with_pa_is_not() -> None:
     x = np.concatenate([noise(CALM), np.cumsum(noise(2 * BLOCK), axis=0)])
     bands = AdaptiveBands(RAPF, 1)
-    bands.add(wishes())
+    bands.add(specs())
     number, zero = np.arange(len(x)), np.zeros(len(x), np.int64)
     bands.pass_over(x[:CALM], number[:CALM], number[:CALM], number, zero)
-    (early,) = bands.add(wishes()[:1])
+    (early,) = bands.add(specs()[:1])
     assert bands.using == "pa"
     assert not bands.is_exact(early)
     rest = slice(CALM, CALM + BLOCK)
     bands.pass_over(x[rest], number[rest], number[rest], number, zero)
-    (late,) = bands.add(wishes()[:1])
+    (late,) = bands.add(specs()[:1])
     assert bands.using == "rapf"
     assert bands.is_exact(early), "nothing that it saw is lost"
     assert bands.is_exact(late)
@@ -114,7 +114,7 @@ def test_reports_fit_together_even_where_pa_errs_all_the_time(seed: int, monkeyp
     monkeypatch.setattr(random_order, "BLOCK", 7)
     rng = np.random.default_rng(seed)
     x, _ = stream(3 * seed, n=600)  # a random walk
-    asked = [wish_of(rng, x, 40) for _ in range(5)]
+    asked = [spec_of(rng, x, 40) for _ in range(5)]
     bands = Restless(Method(RELAXED, PROBABLE, buffer=10, limit=0, additional=0), 2, changes=True)
     bands.add(asked)
     heard: list[set[int]] = [set() for _ in asked]
@@ -130,13 +130,13 @@ def test_reports_fit_together_even_where_pa_errs_all_the_time(seed: int, monkeyp
                 assert (slot in heard[row]) == (kind != ENTERED), "entered once, returned after that"
                 heard[row].add(slot)
                 now[row].add(slot)
-        for row, wish in enumerate(asked):
+        for row, spec in enumerate(asked):
             assert now[row] == set(bands.top(row).tolist())
             if bands.is_exact(row):
                 exact += 1
-                costs = cost(wish, x[: e + 1])
-                inside = [i for i in range(max(e + 1 - wish.size, 0), e + 1) if costs[i] == costs[i]]
-                assert bands.top(row).tolist() == sorted(inside, key=lambda i: (costs[i], -i))[: wish.k]
+                costs = cost(spec, x[: e + 1])
+                inside = [i for i in range(max(e + 1 - spec.size, 0), e + 1) if costs[i] == costs[i]]
+                assert bands.top(row).tolist() == sorted(inside, key=lambda i: (costs[i], -i))[: spec.k]
     assert bands.switches > 10
     assert exact > 20
 

@@ -56,32 +56,32 @@ ENGINES: dict[str, type[Bands]] = {
 }  # fmt: skip
 
 
-def cost(wish: BandSpec, x: np.ndarray) -> np.ndarray:
+def cost(spec: BandSpec, x: np.ndarray) -> np.ndarray:
     """Return what the scoring function of a query says, the plain way."""
-    point, weight = np.array(wish.point), np.array(wish.weight)
+    point, weight = np.array(spec.point), np.array(spec.weight)
     value: np.ndarray
-    if wish.family == COLUMN:
-        value = x[:, wish.column]
-    elif wish.family == SUM:
+    if spec.family == COLUMN:
+        value = x[:, spec.column]
+    elif spec.family == SUM:
         value = x[:, : len(weight)] @ weight
-    elif wish.family == EUCLID:
+    elif spec.family == EUCLID:
         value = np.sqrt((weight * (x[:, : len(weight)] - point) ** 2).sum(axis=1))
     else:
         value = (weight * np.abs(x[:, : len(weight)] - point)).max(axis=1)
-    d = len(wish.floor)
-    inside = ((x[:, :d] >= wish.floor) & (x[:, :d] <= wish.ceiling)).all(axis=1)
-    return np.where(inside, wish.sign * value, np.nan)
+    d = len(spec.floor)
+    inside = ((x[:, :d] >= spec.floor) & (x[:, :d] <= spec.ceiling)).all(axis=1)
+    return np.where(inside, spec.sign * value, np.nan)
 
 
-def truth(wishes: list[BandSpec], x: np.ndarray, position: np.ndarray, since: list[int], until: list[int]) -> set[Step]:
+def truth(specs: list[BandSpec], x: np.ndarray, position: np.ndarray, since: list[int], until: list[int]) -> set[Step]:
     """Return, from the definition, who is among the best at every step that was not so before, and who no longer is."""
     steps: set[Step] = set()
-    for q, wish in enumerate(wishes):
-        costs, told, before = cost(wish, x), set[int](), set[int]()
+    for q, spec in enumerate(specs):
+        costs, told, before = cost(spec, x), set[int](), set[int]()
         for e in range(since[q], until[q]):
             now = position[: e + 1].max()
-            inside = [i for i in range(since[q], e + 1) if position[i] > now - wish.size and costs[i] == costs[i]]
-            best = set(sorted(inside, key=lambda i: (costs[i], -i))[: wish.k])
+            inside = [i for i in range(since[q], e + 1) if position[i] > now - spec.size and costs[i] == costs[i]]
+            best = set(sorted(inside, key=lambda i: (costs[i], -i))[: spec.k])
             for i in best - before:
                 steps.add((e, q, RETURNED if i in told else ENTERED, i))
             steps |= {(e, q, LEFT, i) for i in before - best}
@@ -90,7 +90,7 @@ def truth(wishes: list[BandSpec], x: np.ndarray, position: np.ndarray, since: li
     return steps
 
 
-def wish_of(rng: np.random.Generator, x: np.ndarray, longest: int) -> BandSpec:
+def spec_of(rng: np.random.Generator, x: np.ndarray, longest: int) -> BandSpec:
     d = x.shape[1] - 1
     family = int(rng.choice([SUM, EUCLID, ATTRIBUTE, COLUMN]))
     size = int(rng.integers(4, longest))
@@ -125,7 +125,7 @@ def test_every_step_is_as_defined(seed: int, method: str, indexed: bool, monkeyp
     rng = np.random.default_rng(seed)
     x, position = stream(seed)
     grid = QueryGrid.over(x[:30, :-1], cells=5) if indexed else None  # later events leave the known range
-    wishes = [wish_of(rng, x, 60) for _ in range(6)]
+    specs = [spec_of(rng, x, 60) for _ in range(6)]
     since, until = [0, 0, 0, 60, 60, 150], [len(x), 100, len(x), len(x), 150, len(x)]
     bands = ENGINES.get(method, Bands)(METHODS[method], 2, grid, changes=True)
     rows: dict[int, int] = {}  # which query a row serves
@@ -137,8 +137,8 @@ def test_every_step_is_as_defined(seed: int, method: str, indexed: bool, monkeyp
         gone = [row for row, q in rows.items() if until[q] == begin]
         bands.remove(gone)
         rows = {row: q for row, q in rows.items() if row not in gone}
-        fresh = [q for q in range(len(wishes)) if since[q] == begin]
-        rows |= dict(zip(bands.add([wishes[q] for q in fresh]), fresh, strict=True))
+        fresh = [q for q in range(len(specs)) if since[q] == begin]
+        rows |= dict(zip(bands.add([specs[q] for q in fresh]), fresh, strict=True))
         slots = slot_of[begin:end]
         time = number[event_of[: slots[-1] + 1]]
         reports = bands.pass_over(x[begin:end], position[begin:end], slots, time, np.zeros_like(time))
@@ -148,9 +148,9 @@ def test_every_step_is_as_defined(seed: int, method: str, indexed: bool, monkeyp
         }
         bands.check()
         slot_of, event_of = compacted(bands, slot_of, event_of, slots[-1] + 1)
-        bands = restored(bands, [wishes[rows[row]] for row in sorted(rows)], grid)
+        bands = restored(bands, [specs[rows[row]] for row in sorted(rows)], grid)
         rows = dict(enumerate(rows[row] for row in sorted(rows)))
-    assert found == truth(wishes, x, position, since, until), f"seed {seed}"
+    assert found == truth(specs, x, position, since, until), f"seed {seed}"
     assert not isinstance(bands, Restless) or bands.switches > 8
 
 
@@ -166,20 +166,20 @@ def compacted(bands: Bands, slot_of: Any, event_of: Any, used: int) -> tuple[np.
     return slots, np.concatenate([events, np.zeros(len(slot_of), np.int64)])[: len(slot_of)]
 
 
-def restored(bands: Bands, wishes: list[BandSpec], grid: QueryGrid | None) -> Bands:
+def restored(bands: Bands, specs: list[BandSpec], grid: QueryGrid | None) -> Bands:
     again = type(bands)(bands.method, bands.dimensions, grid, bands.changes)
-    again.add(wishes)
+    again.add(specs)
     again.load(bands.state())
     return again
 
 
 def test_a_probabilistic_band_needs_no_index_and_no_more_than_its_limit() -> None:
     x, position = stream(1, n=4000)
-    wishes = [BandSpec(5, 500, 500, EUCLID, 1.0, tuple(x[i, :2].tolist()), (1.0, 1.0)) for i in range(8)]
+    specs = [BandSpec(5, 500, 500, EUCLID, 1.0, tuple(x[i, :2].tolist()), (1.0, 1.0)) for i in range(8)]
     found = []
     for grid in (None, QueryGrid.over(x[:, :2], 10)):
         bands = Bands(Method(PROBABLE), 2, grid)
-        bands.add(wishes)
+        bands.add(specs)
         number = np.arange(len(x))
         reports = bands.pass_over(x, position, number, number, np.zeros_like(number))
         found.append(sorted(zip(reports.row.tolist(), reports.slot.tolist(), strict=True)))

@@ -113,7 +113,7 @@ class SubscriptionGroup:
 
     def _enter(self, members: Sequence[Subscription]) -> None:
         if self.engine is not None:
-            self._place(members, self.engine.add([self._wish(one) for one in members]))
+            self._place(members, self.engine.add([self._spec(one) for one in members]))
 
     def _open_gates(self, members: Sequence[Subscription]) -> None:
         """Give each new condition a place: an old one's, which who comes later cannot have seen, or one more."""
@@ -148,18 +148,18 @@ class SubscriptionGroup:
             self.conditions = [one if one in used else None for one in self.conditions]
             self._bind_gates()
 
-    def _wish(self, one: Subscription) -> BandSpec:
+    def _spec(self, one: Subscription) -> BandSpec:
         size = one.extent[0]
         edges = [one.within.get(name, (-np.inf, np.inf)) for name in self.kind.columns] if one.within else []
         floor, ceiling = (tuple(float(edge[i]) for edge in edges) for i in (0, 1))
-        wish = BandSpec(
+        spec = BandSpec(
             one.k, size, size if self.kind.counts else self.population, floor=floor, ceiling=ceiling,
             sign=-1.0 if one.better == "desc" else 1.0, gate=self._gate(one),
         )  # fmt: skip
         if isinstance(one.score, str):
-            return replace(wish, family=COLUMN, column=len(self.kind.columns))
+            return replace(spec, family=COLUMN, column=len(self.kind.columns))
         point, weight = one.score.row(self.kind.columns)
-        return replace(wish, family=_FAMILIES[one.score.family], point=tuple(point), weight=tuple(weight))
+        return replace(spec, family=_FAMILIES[one.score.family], point=tuple(point), weight=tuple(weight))
 
     def _gate(self, one: Subscription) -> int:
         if not self.kind.pool or one.where is None:

@@ -1,5 +1,9 @@
 """Skybands that watch the order of the stream: probabilistic while it is random, relaxed behind filters otherwise.
 
+Paper → code (Top-k/w):
+
+- section 4.1.3, future work: a hybrid of PA and RAPF → `AdaptiveBands`
+
 They begin with relaxed bands behind probabilistic filters (RAPF), which are exact whatever comes, and change to
 probabilistic ones (PA) when the order was random for the longest window. From then on the last two blocks of events are
 kept once for all queries. An alarm changes back, and takes back into the rows what PA turned away or dropped of those
@@ -72,7 +76,7 @@ class AdaptiveBands(Bands):
         self.lost = Mark(0, -NOBODY)  # nothing since is lost, even with PA
         self.block = self.lost  # where the block that is being watched began
         self.recent: list[Columns] = []  # with PA, the events since `lost`
-        self.told: list[tuple[IntArray, IntArray]] = []  # rows and slots that were reported as entered since then
+        self.reported: list[tuple[IntArray, IntArray]] = []  # rows and slots that were reported as entered since then
 
     def uses(self) -> str:
         """Say what is used, since when and why."""
@@ -134,7 +138,7 @@ class AdaptiveBands(Bands):
         if self.using == "pa":
             self.recent.append((np.array(x), position.copy(), slots.astype(np.int64), number))
             entered = reports.kind == ENTERED
-            self.told.append((reports.row[entered], reports.slot[entered]))
+            self.reported.append((reports.row[entered], reports.slot[entered]))
         self.watch.see(x[:, : max(self.dimensions, int(self.column[self.used].max(initial=0)) + 1)])  # no gates
         if self.watch.room:
             return
@@ -144,7 +148,7 @@ class AdaptiveBands(Bands):
             self.lost = Mark(self.numbers, self.passed)
         elif self.using == "pa" and self.order is Order.CORRELATED:
             yield self._switch(RELAXED, PROBABLE, self._events(), time, key, len(x) - 1)
-            self.recent, self.told = [], []
+            self.recent, self.reported = [], []
         elif self.using == "pa":
             self.lost = self.block
             self._forget_before(self.lost.number)
@@ -158,11 +162,11 @@ class AdaptiveBands(Bands):
         """Change the method: rows take in the events that they do not have, and lose what has no future."""
         self.method = replace(self.method, kind=kind, filter=filter_kind)
         self.switches, self.switched = self.switches + 1, self.numbers
-        told_row, told_slot = self._heard()
+        reported_row, reported_slot = self._known()
         bands: list[Columns] = []
         found: list[Columns] = [(NO_ROWS, NO_ROWS, NO_ROWS, np.empty(0))]
         for row, cost in self._costs(events[0]):
-            band = self._merged(row, cost, events, told_slot[told_row == row], time, key)
+            band = self._merged(row, cost, events, reported_slot[reported_row == row], time, key)
             found.append(self._announced(row, band))
             bands.append(self._fitting(row, band))
         self._load_rows(bands)
@@ -179,14 +183,14 @@ class AdaptiveBands(Bands):
             yield from zip(who.tolist(), costs.T, strict=True)
 
     def _merged(
-        self, row: int, cost: FloatArray, events: Columns, told: IntArray, time: IntArray, key: IntArray
+        self, row: int, cost: FloatArray, events: Columns, reported: IntArray, time: IntArray, key: IntArray
     ) -> Columns:
         """Return a row, best first, with the events of its window that it does not have, without those that left."""
         _, position, slot, number = events
-        gone, size = self.passed - self.size[row], self.band[4][row]
+        gone, size = self.passed - self.size[row], self.band.size[row]
         old = tuple(column[row, :size] for column in self.band[:4])
         fits = (number >= self.since[row]) & (position > gone) & (cost == cost) & ~np.isin(slot, old[2])
-        new = (cost[fits], position[fits], slot[fits], np.isin(slot[fits], told).astype(np.int64))
+        new = (cost[fits], position[fits], slot[fits], np.isin(slot[fits], reported).astype(np.int64))
         band = tuple(np.concatenate(both) for both in zip(old, new, strict=True))
         slots = band[2]
         order = np.lexsort((slots, key[slots], -time[slots], band[0]))
@@ -199,17 +203,17 @@ class AdaptiveBands(Bands):
         best = np.arange(len(mark)) < self.k[row]
         left, come = ~best & (mark & 2 > 0), best & (mark & 2 == 0)
         happened = np.where(left, LEFT, np.where(mark & 1 > 0, RETURNED, ENTERED))
-        heard = np.flatnonzero(left | come) if self.changes else np.flatnonzero(come & (mark & 1 == 0))
+        new = np.flatnonzero(left | come) if self.changes else np.flatnonzero(come & (mark & 1 == 0))
         mark[left] &= ~2
         mark[come] |= 3
-        heard = heard[np.argsort(happened[heard], kind="stable")]  # who leaves makes place
-        return np.full(len(heard), row), slot[heard], happened[heard], cost[heard]
+        new = new[np.argsort(happened[new], kind="stable")]  # who leaves makes place
+        return np.full(len(new), row), slot[new], happened[new], cost[new]
 
     def _fitting(self, row: int, band: Columns) -> Columns:
         """Return what a row keeps with the method now in use."""
         k, size = int(self.k[row]), len(band[0])
         wide = tuple(column[None].copy() for column in band)
-        size = prune(*wide, 0, size, k, np.empty(k, np.int64)) if size > k else size
+        size = prune(*wide, 0, size, k, np.empty((2, k + 1), np.int64)) if size > k else size
         if self.using == "pa":
             size = min(size, k + int(self.most[row]))
         return tuple(column[0, :size] for column in wide)
@@ -247,9 +251,9 @@ class AdaptiveBands(Bands):
         same = [(as_wide(x, width), *rest) for x, *rest in self.recent]
         return tuple(map(np.concatenate, zip(*same, strict=True)))
 
-    def _heard(self) -> tuple[IntArray, IntArray]:
-        """Return the rows and the slots of events that queries have heard of, since there is something to take back."""
-        row, slot = map(np.concatenate, zip(*self.told, (NO_ROWS, NO_ROWS), strict=True))
+    def _known(self) -> tuple[IntArray, IntArray]:
+        """Return the rows and the slots of events that were reported since there is something to take back."""
+        row, slot = map(np.concatenate, zip(*self.reported, (NO_ROWS, NO_ROWS), strict=True))
         there = np.isin(row, self.used)
         return row[there], slot[there]
 
@@ -257,9 +261,9 @@ class AdaptiveBands(Bands):
         """Give up taking back the events before a number."""
         events = self._events()
         self.recent = [tuple(column[events[3] >= number] for column in events)]
-        row, slot = self._heard()
+        row, slot = self._known()
         there = np.isin(slot, self.recent[0][2])
-        self.told = [(row[there], slot[there])]
+        self.reported = [(row[there], slot[there])]
 
     def kept(self) -> SlotArray:
         """Return the slots that any query, filter or buffer refers to."""
@@ -273,13 +277,13 @@ class AdaptiveBands(Bands):
         """Follow events to their new slots."""
         super().compact(moved)
         self.recent = [(x, position, moved[slot].astype(np.int64), n) for x, position, slot, n in self.recent]
-        self.told = [(row, moved[slot].astype(np.int64)) for row, slot in self.told]
-        self.told = [(row[slot >= 0], slot[slot >= 0]) for row, slot in self.told]
+        self.reported = [(row, moved[slot].astype(np.int64)) for row, slot in self.reported]
+        self.reported = [(row[slot >= 0], slot[slot >= 0]) for row, slot in self.reported]
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return everything but the queries as flat arrays, detached from the live ones."""
         events = self._events()
-        told_row, told_slot = self._heard()
+        reported_row, reported_slot = self._known()
         mine = [
             list(Order).index(self.order),
             self.switches,
@@ -291,7 +295,7 @@ class AdaptiveBands(Bands):
         return {
             **super().state(), **self.watch.state(),
             **{f"recent_{name}": column.ravel() for name, column in zip(_EVENT, events, strict=True)},
-            "told_row": np.searchsorted(self.used, told_row), "told_slot": told_slot,
+            "told_row": np.searchsorted(self.used, reported_row), "told_slot": reported_slot,
             "adaptive": np.array([self.method.kind, self.method.filter, *mine], np.int64),
         }  # fmt: skip
 
@@ -302,6 +306,6 @@ class AdaptiveBands(Bands):
         self.lost, self.block = Mark(*marks[:2]), Mark(*marks[2:])
         x, *rest = (state[f"recent_{name}"] for name in _EVENT)
         self.recent = [(x.reshape(len(rest[0]), width), *rest)] if len(rest[0]) else []
-        self.told = [(self.used[state["told_row"]], state["told_slot"])]
+        self.reported = [(self.used[state["told_row"]], state["told_slot"])]
         self.watch.load(state)
         super().load(state)

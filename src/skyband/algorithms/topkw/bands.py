@@ -1,7 +1,15 @@
 """Many queries with scoring functions of their own, each with a k-skyband over windows that slide with every event.
 
-Where the top-k of subscriptions is kept by the published algorithms: one row per query, in the arrays that the kernels
-work on. Knows nothing of tables, names or clocks.
+The published algorithms keep the top k of subscriptions here: one row per query, in the arrays that the kernels work
+on. Knows nothing of tables, names or clocks.
+
+Paper → code (Top-k/w):
+
+- section 3, query q = {s, k, n, t_A, t_C} → `BandSpec`, `Bands.add`, `Bands.remove`
+- section 4.1.2, limit and additional → `Bands.expect`
+- section 4.2, γ and the first candidate tree limit → `Method.pruning`, `FIRST_LIMIT`
+- section 5, recent buffer of b objects; theorem 5.1 → `Method.buffer`, `Method.buffer_for`
+- section 6, what happens when an object comes → `Bands.pass_over`
 """
 
 from __future__ import annotations
@@ -13,8 +21,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from skyband.algorithms.topkw.band_kernels import NOBODY, PROBABLE, RELAXED, STRICT
-from skyband.algorithms.topkw.event_kernels import COLUMN, NONE, SUM, pass_events
+from skyband.algorithms.topkw.band_kernels import NOBODY, PROBABLE, RELAXED, STRICT, BandRows, KernelQueries
+from skyband.algorithms.topkw.event_kernels import (
+    COLUMN,
+    NONE,
+    SUM,
+    KernelEvents,
+    KernelFunctions,
+    KernelIndex,
+    KernelMethod,
+    pass_events,
+)
 from skyband.algorithms.topkw.probability import candidates
 from skyband.algorithms.topkw.query_grid import QueryGrid
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_runs
@@ -25,7 +42,10 @@ FIRST_LIMIT = 4  # candidates of a relaxed band before it is first pruned, as a 
 BITS = 52  # conditions whose gates share a column: a float has so many whole bits
 _FIRST_ROOM = 16
 _HELD = ("position", "slot", "number")
-_ENTRY, _ROW = ("cost", "position", "slot", "mark"), ("size", "limit", "threshold", "due")
+_ENTRY, _ROW = ("cost", "position", "slot", "mark"), ("size", "limit", "threshold", "due")  # names in a snapshot
+_PER_QUERY = (
+    *KernelFunctions._fields, "k", "size", "since", "least", "most", "filter_most", "bound", "cell", "reach",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -110,114 +130,97 @@ class Bands:
     ) -> None:  # fmt: skip
         self.method, self.dimensions, self.grid, self.changes = method, dimensions, grid, changes
         self.timed = timed
-        self.wishes: list[BandSpec | None] = []
+        self.specs: list[BandSpec | None] = []
         self.buffer = 0  # how long it is on the axis
         self.passed = -NOBODY
         self.numbers = 0  # of events that came so far
         self.held = (np.empty((0, 0)), *(np.empty(0, np.int64) for _ in range(3)))  # the recent buffer
-        self._lay_out(0)
-        self.band, self.strainer = self._new_band(0), self._new_band(0)
+        none, cells = np.empty(0, np.int64), 0 if grid is None else len(grid)
+        self.used = none
+        self.family, self.column, self.gate, self.sign, self.boxed = none, none, none, np.empty(0), np.empty(0, bool)
+        self.point, self.weight, self.floor, self.ceiling = (np.empty((0, dimensions)) for _ in range(4))
+        self.k = self.size = self.since = self.least = self.most = self.filter_most = self.reach = none
+        self.bound, self.cell = np.empty((0, cells)), np.empty((0, cells), np.int64)
+        self.watching = np.zeros((max(cells, 1), 1), np.uint64)
+        self.band, self.filters = self._new_band(0), self._new_band(0)
 
     # Queries come and go.
 
-    def add(self, wishes: Sequence[BandSpec]) -> list[int]:
+    def add(self, specs: Sequence[BandSpec]) -> list[int]:
         """Let queries see the events from now on; return their rows."""
-        free = [row for row, wish in enumerate(self.wishes) if wish is None]
-        rows = [*free[: len(wishes)], *range(len(self.wishes), len(self.wishes) + max(len(wishes) - len(free), 0))]
-        self.wishes += [None] * (max(rows, default=-1) + 1 - len(self.wishes))
+        free = [row for row, spec in enumerate(self.specs) if spec is None]
+        rows = [*free[: len(specs)], *range(len(self.specs), len(self.specs) + max(len(specs) - len(free), 0))]
+        self.specs += [None] * (max(rows, default=-1) + 1 - len(self.specs))
         before = len(self.k)
-        if len(self.wishes) > before:
-            self._more_rows(max(len(self.wishes), 2 * before, 8))
-        for row, wish in zip(rows, wishes, strict=True):
-            self.wishes[row] = wish
-            self._write(row, wish)
-        self._settle()
+        if len(self.specs) > before:
+            self._more_rows(max(len(self.specs), 2 * before, 8))
+        for row, spec in zip(rows, specs, strict=True):
+            self.specs[row] = spec
+            self._write(row, spec)
+        self._replan()
         return rows
 
     def remove(self, rows: Sequence[int]) -> None:
         """Forget queries."""
         for row in rows:
-            self.wishes[row] = None
-            for band in (self.band, self.strainer):
-                band[4][row] = 0
-                band[7][row] = NOBODY
+            self.specs[row] = None
+            for band in (self.band, self.filters):
+                band.size[row] = 0
+                band.next_expiry[row] = NOBODY
             if self.grid is not None:
                 self.watching[:, row >> 6] &= ~(np.uint64(1) << np.uint64(row & 63))
-        self._settle()
+        self._replan()
 
-    def _settle(self) -> None:
+    def _replan(self) -> None:
         """Follow a change of the queries: one buffer for all, as long as the shortest window allows."""
-        self.used = np.array([row for row, wish in enumerate(self.wishes) if wish is not None], np.int64)
-        sizes = [wish.size for wish in self.wishes if wish is not None]
+        self.used = np.array([row for row, spec in enumerate(self.specs) if spec is not None], np.int64)
+        sizes = self.size[self.used].tolist()
         self.buffer = min((self.method.buffer_for(size) for size in sizes), default=self.method.buffer)
         if self.method.filter == NONE:
             return
-        due = self.strainer[7]
-        shifted = [row for row in self.used.tolist() if due[row] != NOBODY]
-        strainer = list(self.strainer)
-        keys = np.full(max(len(shifted), 1), NOBODY, np.int64)
-        for i, row in enumerate(shifted):  # what leaves the buffer when depends on its length
-            held = self.strainer[4][row]
-            oldest = int(self.strainer[1][row, :held].min(initial=NOBODY))
-            due[row] = keys[i] = NOBODY if oldest == NOBODY else oldest + self.buffer
-        order = np.argsort(keys, kind="stable")
-        rows = np.array([*shifted, 0], np.int64)[: max(len(shifted), 1)]
-        strainer[8:] = [keys[order], rows[order], len(shifted)]
-        self.strainer = tuple(strainer)
+        _, position, _, _, size, _, _, next_expiry, _ = self.filters
+        for row in self.used.tolist():  # what leaves the buffer when depends on its length
+            if next_expiry[row] != NOBODY:
+                oldest = int(position[row, : size[row]].min(initial=NOBODY))
+                next_expiry[row] = NOBODY if oldest == NOBODY else oldest + self.buffer
+        self.filters = self.filters._replace(heap=self._heap(next_expiry))
 
     # Room.
 
-    def _lay_out(self, rows: int) -> None:
-        d = self.dimensions
-        self.family, self.column = np.full(rows, SUM), np.zeros(rows, np.int64)
-        self.sign, self.point, self.weight = np.ones(rows), np.zeros((rows, d)), np.zeros((rows, d))
-        self.boxed, self.floor, self.ceiling = np.zeros(rows, bool), np.zeros((rows, d)), np.zeros((rows, d))
-        self.gate = np.full(rows, -1)
-        self.k, self.size, self.since = np.ones(rows, np.int64), np.ones(rows, np.int64), np.zeros(rows, np.int64)
-        self.least, self.most = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
-        self.filter_most = np.zeros(rows, np.int64)
-        cells = 0 if self.grid is None else len(self.grid)
-        self.bound, self.cell = np.zeros((rows, cells)), np.zeros((rows, cells), np.int64)
-        self.reach = np.zeros(rows, np.int64)
-        self.watching = np.zeros((max(cells, 1), rows // 64 + 1), np.uint64)
-        self.used = np.empty(0, np.int64)
-
     def _more_rows(self, rows: int) -> None:
-        before = len(self.k)
-        old = dict(vars(self))
-        self._lay_out(rows)
-        for name in (
-            "family", "column", "sign", "point", "weight", "boxed", "floor", "ceiling", "gate", "k", "size", "since",
-            "least", "most", "filter_most", "bound", "cell", "reach",
-        ):  # fmt: skip
-            getattr(self, name)[:before] = old[name]
-        self.watching[:, : old["watching"].shape[1]] = old["watching"]
-        for name in ("band", "strainer"):
-            grown = list(self._new_band(rows, old[name][0].shape[1]))
-            for new, column in zip(grown[:8], old[name][:8], strict=True):
-                new[:before] = column
-            grown[8:] = old[name][8:]
-            setattr(self, name, tuple(grown))
+        for name in _PER_QUERY:
+            setattr(self, name, _with_rows(getattr(self, name), rows))
+        self.watching = np.ascontiguousarray(_with_rows(self.watching.T, rows // 64 + 1).T)
+        for name in ("band", "filters"):
+            *columns, heap = getattr(self, name)
+            setattr(self, name, BandRows(*(_with_rows(column, rows) for column in columns), heap))
 
-    def _new_band(self, rows: int, room: int = _FIRST_ROOM) -> tuple[Any, ...]:
+    def _new_band(self, rows: int, room: int = _FIRST_ROOM) -> BandRows:
         wide = (rows, room)
-        return (
+        return BandRows(
             np.empty(wide), np.empty(wide, np.int64), np.empty(wide, np.int64), np.empty(wide, np.int64),
             np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.full(rows, np.inf), np.full(rows, NOBODY),
-            np.empty(8, np.int64), np.empty(8, np.int64), 0,
+            np.zeros((2, 8), np.int64),
         )  # fmt: skip
 
-    def _write(self, row: int, wish: BandSpec) -> None:
-        self.family[row], self.sign[row], self.column[row] = wish.family, wish.sign, wish.column
-        if wish.family != COLUMN:
-            self.point[row], self.weight[row] = wish.point, wish.weight
-        self.boxed[row], self.gate[row] = bool(wish.floor), wish.gate
-        if wish.floor:
-            self.floor[row], self.ceiling[row] = wish.floor, wish.ceiling
-        self.k[row], self.size[row], self.since[row] = wish.k, wish.size, self.numbers
-        self.expect(row, wish.population)
-        for band in (self.band, self.strainer):
-            band[4][row], band[5][row], band[6][row], band[7][row] = 0, FIRST_LIMIT * wish.k, np.inf, NOBODY
+    def _heap(self, next_expiry: IntArray) -> IntArray:
+        """Return the heap of the rows from which something leaves: sorted is a heap."""
+        rows = self.used[next_expiry[self.used] != NOBODY]
+        rows = rows[np.argsort(next_expiry[rows], kind="stable")]
+        return np.stack([[len(rows), *next_expiry[rows]], [0, *rows]]).astype(np.int64)
+
+    def _write(self, row: int, spec: BandSpec) -> None:
+        self.family[row], self.sign[row], self.column[row] = spec.family, spec.sign, spec.column
+        if spec.family != COLUMN:
+            self.point[row], self.weight[row] = spec.point, spec.weight
+        self.boxed[row], self.gate[row] = bool(spec.floor), spec.gate
+        if spec.floor:
+            self.floor[row], self.ceiling[row] = spec.floor, spec.ceiling
+        self.k[row], self.size[row], self.since[row] = spec.k, spec.size, self.numbers
+        self.expect(row, spec.population)
+        for band in (self.band, self.filters):
+            band.size[row], band.limit[row] = 0, FIRST_LIMIT * spec.k
+            band.threshold[row], band.next_expiry[row] = np.inf, NOBODY
         self._watch_all(row)
 
     def _watch_all(self, row: int) -> None:
@@ -251,9 +254,9 @@ class Bands:
         x
             Attributes and scores, a row per event.
         position, slots
-            Where the events lie on the windows' axis, and in the arena.
+            Where the events lie on the windows' axis, and in the event store.
         time, key
-            The columns of the arena.
+            The columns of the store.
         passed
             Up to which position time passes at the end; never back.
         moments
@@ -261,19 +264,14 @@ class Bands:
         """
         moments = self._moments(position if moments is None else moments, passed)
         kept, rows = self._behind_held(x, position, slots)
-        most = self.most if self.method.kind == PROBABLE else self.filter_most
-        head, self.band, self.strainer, reports = pass_events(
-            *rows, 0, kept, moments, self.timed, time, key,
-            self.functions(), (self.used, self.k, self.size, self.since),
-            (self.method.kind, self.method.filter), (self.buffer, self.method.pruning, self.least, most),
-            self.band, self.strainer,
-            self._index(), self.changes,
+        head, self.band, self.filters, reports = pass_events(
+            KernelEvents(*rows, time, key), kept, moments, self.functions(), self.queries(), self._settings(),
+            self.band, self.filters, self._index(),
         )  # fmt: skip
         self.passed = int(moments[-1])
         if self.method.filter != NONE:
             self.held = tuple(column[head:].copy() for column in rows)
-        row, slot, kind, at, moment, cost = reports
-        return TopKReports(row, slot, kind, at, moment, self.sign[row] * cost, self.exactness(row, moment))
+        return self._reports(reports, reports["slot"])
 
     def _moments(self, moments: IntArray, passed: int) -> IntArray:
         """Return up to where time has passed at each event, and at the end: a late one does not turn it back."""
@@ -292,31 +290,44 @@ class Bands:
         given: tuple[npt.NDArray[Any], ...] = (x, position, slots.astype(np.int64), numbers)
         return kept, [np.concatenate([old, new]) if kept else new for old, new in zip(self.held, given, strict=True)]
 
-    def functions(self) -> tuple[npt.NDArray[Any], ...]:
+    def functions(self) -> KernelFunctions:
         """Return the scoring functions as kernels take them."""
-        return (
-            self.family, self.sign, self.point, self.weight, self.column, self.boxed, self.floor, self.ceiling,
-            self.gate,
-        )  # fmt: skip
+        return KernelFunctions(*(getattr(self, name) for name in KernelFunctions._fields))
 
-    def _index(self) -> tuple[Any, ...]:
+    def queries(self) -> KernelQueries:
+        """Return the queries as kernels take them."""
+        return KernelQueries(self.used, self.k, self.size, self.since)
+
+    def _settings(self) -> KernelMethod:
+        method = self.method
+        most = self.most if method.kind == PROBABLE else self.filter_most
+        return KernelMethod(
+            method.kind, method.filter, self.buffer, method.pruning, self.least, most, self.changes, self.timed
+        )
+
+    def _index(self) -> KernelIndex:
         low, step, cells = (np.zeros(0), np.zeros(0), 0) if self.grid is None else self.grid.layout()
-        return low, step, cells, self.bound, self.cell, self.reach, self.watching
+        return KernelIndex(low, step, cells, self.bound, self.cell, self.reach, self.watching)
+
+    def _reports(self, found: npt.NDArray[Any], slot: IntArray) -> TopKReports:
+        """Return the reports of a kernel, about events in these slots, as columns."""
+        row, kind, at, moment, cost = (found[name].copy() for name in ("row", "kind", "at", "moment", "cost"))
+        return TopKReports(row, slot.copy(), kind, at, moment, self.sign[row] * cost, self.exactness(row, moment))
 
     # What is kept.
 
     def top(self, row: int) -> IntArray:
         """Return the slots of the best events of a query, best first."""
-        return np.asarray(self.band[2][row, : min(self.k[row], self.band[4][row])])
+        return np.asarray(self.band.slot[row, : min(self.k[row], self.band.size[row])])
 
     def kept(self) -> SlotArray:
         """Return the slots that any query, filter or the buffer refers to."""
-        parts = [self.held[2], *(band[2][self._filled(band)] for band in (self.band, self.strainer))]
+        parts = [self.held[2], *(band.slot[self._filled(band)] for band in (self.band, self.filters))]
         return np.unique(np.concatenate(parts)).astype(np.int32)
 
-    def _filled(self, band: tuple[Any, ...]) -> BoolArray:
+    def _filled(self, band: BandRows) -> BoolArray:
         """Return which places of a band are in use."""
-        return np.asarray(np.arange(band[0].shape[1]) < band[4][:, None])
+        return np.asarray(np.arange(band.cost.shape[1]) < band.size[:, None])
 
     def exactness(self, rows: IntArray, moments: IntArray) -> BoolArray:  # noqa: ARG002 - others need them
         """Tell whether the top k of queries is sure to be exact at these moments, with what is used now."""
@@ -328,15 +339,15 @@ class Bands:
 
     def references(self) -> int:
         """Return how many places in bands and filters are in use."""
-        return int(self.band[4].sum() + self.strainer[4].sum())
+        return int(self.band.size.sum() + self.filters.size.sum())
 
     def compact(self, moved: SlotArray) -> None:
         """Follow events to their new slots."""
         x, position, slot, number = self.held
         self.held = (x, position, moved[slot].astype(np.int64), number)
-        for band in (self.band, self.strainer):
+        for band in (self.band, self.filters):
             filled = self._filled(band)
-            band[2][filled] = moved[band[2][filled]]
+            band.slot[filled] = moved[band.slot[filled]]
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return everything but the queries as flat arrays, detached from the live ones."""
@@ -347,12 +358,10 @@ class Bands:
             "held_x": x.ravel().copy(),
             **{f"held_{name}": column.copy() for name, column in zip(_HELD, (position, slot, number), strict=True)},
         }
-        for name, band in (("band", self.band), ("filter", self.strainer)):
+        for name, band in (("band", self.band), ("filter", self.filters)):
             inside = self._filled(band)
-            for part, column in zip(_ENTRY, band[:4], strict=True):
-                found[f"{name}_{part}"] = column[inside]
-            for part, column in zip(_ROW, band[4:8], strict=True):
-                found[f"{name}_{part}"] = column[self.used]
+            found |= {f"{name}_{part}": column[inside] for part, column in zip(_ENTRY, band[:4], strict=True)}
+            found |= {f"{name}_{part}": column[self.used] for part, column in zip(_ROW, band[4:8], strict=True)}
         return found
 
     def load(self, state: dict[str, npt.NDArray[Any]]) -> None:
@@ -363,42 +372,44 @@ class Bands:
             self._watch_all(row)  # until its threshold moves
         held = tuple(state[f"held_{name}"] for name in _HELD)
         self.held = (state["held_x"].reshape(len(held[0]), width), *held)
-        for name in ("band", "filter"):
-            sizes = state[f"{name}_size"]
-            band = list(self._new_band(len(self.k), max(int(sizes.max(initial=0)) + 2, _FIRST_ROOM)))
-            rows, places = np.repeat(self.used, sizes), rank_in_runs(np.repeat(self.used, sizes))
-            for i, part in enumerate(_ENTRY):
-                band[i][rows, places] = state[f"{name}_{part}"]
-            for i, part in enumerate(_ROW, start=4):
-                band[i][self.used] = state[f"{name}_{part}"]
-            waiting = self.used[band[7][self.used] != NOBODY]
-            waiting = waiting[np.argsort(band[7][waiting], kind="stable")]
-            band[8:] = [np.append(band[7][waiting], 0), np.append(waiting, 0), len(waiting)]  # sorted is a heap
-            setattr(self, {"band": "band", "filter": "strainer"}[name], tuple(band))
+        self.band, self.filters = (self._loaded(state, name) for name in ("band", "filter"))
+
+    def _loaded(self, state: dict[str, npt.NDArray[Any]], name: str) -> BandRows:
+        sizes = state[f"{name}_size"]
+        band = self._new_band(len(self.k), max(int(sizes.max(initial=0)) + 2, _FIRST_ROOM))
+        rows, places = np.repeat(self.used, sizes), rank_in_runs(np.repeat(self.used, sizes))
+        for part, column in zip(_ENTRY, band[:4], strict=True):
+            column[rows, places] = state[f"{name}_{part}"]
+        for part, column in zip(_ROW, band[4:8], strict=True):
+            column[self.used] = state[f"{name}_{part}"]
+        return band._replace(heap=self._heap(band.next_expiry))
 
     def check(self) -> None:
         """Raise AssertionError where an invariant does not hold (for tests)."""
         for row in self.used.tolist():
             kinds = (self.method.kind, self.method.filter)
             limits = (self.most[row], self.filter_most[row])
-            for kind, band, most in zip(kinds, (self.band, self.strainer), limits, strict=True):
-                cost, position, ref, mark, size = (column[row] for column in band[:5])
-                cost, position, ref, mark = cost[:size], position[:size], ref[:size], mark[:size]
-                k = int(self.k[row])
+            for kind, band, most in zip(kinds, (self.band, self.filters), limits, strict=True):
+                k, size = int(self.k[row]), int(band.size[row])
+                cost, position, slot, mark = (column[row, :size] for column in band[:4])
                 assert np.all(cost[1:] >= cost[:-1]), "a row is not sorted"
-                assert len(np.unique(ref)) == size, "an event is in a row twice"
+                assert len(np.unique(slot)) == size, "an event is in a row twice"
                 assert kind != PROBABLE or size <= k + most, "a row has more candidates than its limit"
                 if kind == STRICT:
-                    beaten = np.array([np.count_nonzero(position[:i] >= position[i]) for i in range(size)], np.int64)
-                    assert np.all(mark >> 2 >= beaten), "an event is beaten more often than was counted"
-                    assert np.all(mark >> 2 < k), "a beaten event was kept"
-        assert self.method.filter == NONE or all(
-            2 * self.buffer <= wish.size + 1 for wish in self.wishes if wish is not None
-        ), "the buffer is longer than half a window"
+                    known = np.array([np.count_nonzero(position[:i] >= position[i]) for i in range(size)], np.int64)
+                    assert np.all(mark >> 2 >= known), "an event is dominated more often than was counted"
+                    assert np.all(mark >> 2 < k), "a dominated event was kept"
+        short = self.size[self.used].min(initial=NOBODY)
+        assert self.method.filter == NONE or 2 * self.buffer <= short + 1, "the buffer is longer than half a window"
 
     def scores_of(self, row: int) -> FloatArray:
         """Return the scores of the best events of a query, best first."""
-        return np.asarray(self.sign[row] * self.band[0][row, : len(self.top(row))])
+        return np.asarray(self.sign[row] * self.band.cost[row, : len(self.top(row))])
+
+
+def _with_rows(column: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
+    """Return a column with more rows; what they hold is written when a query gets one."""
+    return np.concatenate([column, np.zeros((rows - len(column), *column.shape[1:]), column.dtype)])
 
 
 def gate_of(place: int, first: int) -> int:

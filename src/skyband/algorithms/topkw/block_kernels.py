@@ -12,9 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.topkw.band_kernels import LEFT, NOBODY, drop_top, find_place, oldest_of, prune, put, sink
-from skyband.algorithms.topkw.event_kernels import announce
-from skyband.algorithms.topkw.tree_kernels import DEEP, MANY, find_costs, search
+from skyband.algorithms.topkw.band_kernels import (
+    LEFT,
+    NOBODY,
+    drop_top,
+    expiry_of,
+    find_place,
+    keep,
+    prune,
+    push,
+    put,
+    replace_top,
+    report,
+    report_entries,
+    report_exits,
+)
+from skyband.algorithms.topkw.event_kernels import find_costs
+from skyband.algorithms.topkw.tree_kernels import DEEP, MANY, search
 from skyband.compiled import jit
 
 FEW = 24  # so many new events are looked at one by one
@@ -45,7 +59,7 @@ def scan(
 ) -> Any:  # fmt: skip
     """Find the events, in order, that may be among the best while they are the last; return how many there are.
 
-    Such are not beaten by k that came before and lie behind a position. `best` has the costs of those known so far.
+    k that came before and lie behind a position do not dominate these. `best` has the costs of those known so far.
     """
     n = np.int64(0)
     while begin < position.size:
@@ -116,54 +130,47 @@ def within(costs: Any, n: Any, tau: Any) -> Any:
 
 @jit
 def pass_block(
-    x: Any, position: Any, slot: Any, moments: Any, timed: Any, now: Any, first: Any, time: Any, key: Any,
-    functions: Any, queries: Any, band: Any, raw: Any, trees: Any, fresh: Any, turn: Any, until: Any, done: Any,
-    passed: Any, changes: Any, out: Any,
+    events: Any, moments: Any, timed: Any, now: Any, first: Any, functions: Any, queries: Any, band: Any, recent: Any,
+    trees: Any, turn: Any, until: Any, done: Any, passed: Any, changes: Any, reports: Any,
 ) -> Any:  # fmt: skip
     """Take in events that lie in the last segment, for some of the queries.
 
     Parameters
     ----------
-    x, position, slot
-        The new events, in order of arrival.
+    events
+        The new ones, in order of arrival.
     moments, timed
         Up to where time has passed when each of them comes, and at the end; as for `pass_events`.
     now, first
         Up to where time had passed before; the number of the first event.
-    time, key
-        Columns of the arena.
     functions, queries, band
         As for `pass_events`.
-    raw
-        All events of the last blocks, in the order of their trees: attributes, position, slot, number.
-    trees
-        Boxes of the nodes, and the segments; the last has the new events.
-    fresh
-        How many segments there are.
+    recent, trees
+        All events of the last blocks, in the order of their trees; boxes of the nodes, and the segments, of which the
+        last has the new events.
     turn, until, done, passed
         Which queries, as places in the list of rows in use; how many events the first of them has seen already, and up
         to where time has passed for it.
-    changes, out
-        Whether to report also who leaves and who returns; columns of the reports.
+    changes, reports
+        Whether to report also who leaves and who returns; the list of reports.
 
     Returns
     -------
-    Why it stopped; the query to go on with, how many events it has seen, up to where time has passed for it; how many
-    reports there are.
+    Why it stopped; the query to go on with, how many events it has seen, up to where time has passed for it.
     """
     family, sign, point, weight, column, boxed, floor, ceiling, gate = functions
     used, k_of, span_of, since = queries
-    cost, pos, ref, mark, sizes, due = band
-    raw_x, raw_position, raw_slot, raw_number = raw
+    cost, pos, ref, mark, sizes, _, _, due, _ = band
+    x, position, slot, _, _, _ = events
+    raw_x, raw_position, raw_slot, raw_number, time, key = recent
     low, high, segments = trees
-    out_query, out_slot, out_kind, out_at, out_now, out_cost = out
-    last, end, room, told = moments.size - 1, moments[moments.size - 1], cost.shape[1], 0
+    last, end, room, fresh = moments.size - 1, moments[moments.size - 1], cost.shape[1], segments.shape[0]
     stack, bounds, leaf = np.empty((DEEP, 3), np.int64), np.empty(DEEP), np.empty(MANY)
     found, costs = np.empty(raw_position.size, np.int64), np.empty(raw_position.size)
     top = np.int64(1)
     for i in range(used.size):
         top = max(top, k_of[used[i]])
-    best, dominators = np.empty(top), np.empty(top, np.int64)
+    best, places, dominators = np.empty(top), np.empty(top, np.int64), np.empty((2, top + 1), np.int64)
     border = NOBODY  # events with slots from here on lie in the segments
     for i in range(raw_slot.size):
         border = min(border, raw_slot[i])
@@ -187,7 +194,7 @@ def pass_block(
                     tau, held, n = search(
                         family, sign, point, weight, column, boxed, floor, ceiling, gate, q, k, tau, raw_x,
                         raw_position, raw_number, low, high, segments[s], since[q], passed - span, stop - span, best,
-                        dominators, held, found, costs, n, stack, bounds, leaf,
+                        places, held, found, costs, n, stack, bounds, leaf,
                     )  # fmt: skip
                 sooner = halfway(ages, passed - span, stop - span) + span
                 crowded = timed and sooner < stop and within(costs, n, tau) > CROWD
@@ -196,7 +203,7 @@ def pass_block(
             if size + n >= room:
                 size = sizes[q] = prune(cost, pos, ref, mark, q, size, k, dominators)
                 if size + n >= room:
-                    return ROOM, turn, done, passed, told
+                    return ROOM, turn, done, passed
             for i in range(n):
                 if costs[i] <= tau:
                     p, r = raw_position[found[i]], raw_slot[found[i]]
@@ -221,7 +228,7 @@ def pass_block(
             _, _, n = search(
                 family, sign, point, weight, column, boxed, floor, ceiling, gate, q, np.int64(0), tau, raw_x,
                 raw_position, raw_number, low, high, segments[fresh - 1], first + begin, -NOBODY, NOBODY, best,
-                dominators, np.int64(0), found, costs, np.int64(0), stack, bounds, leaf,
+                places, np.int64(0), found, costs, np.int64(0), stack, bounds, leaf,
             )  # fmt: skip
             come = np.int64(0)
             for i in range(n):
@@ -231,29 +238,25 @@ def pass_block(
                     come += 1
             n = come
             sort_events(found, costs, n)
-        # The replay: what leaves, leaves first, and who takes a place for a moment only is not told.
+        # The replay: what leaves, leaves first, and who takes a place for a moment only is not reported.
         at_event = 0
         while at_event < n or due[q] <= stop:
             e = found[at_event] if at_event < n else last
             leaves = due[q] <= moments[e]
             if leaves:
                 e = np.searchsorted(moments, due[q])
-            if told + 2 * k + 1 > out_query.size:
-                return REPORTS, turn, e, passed, told
+            if reports[0]["row"] + 2 * k + 1 >= reports.size:
+                return REPORTS, turn, e, passed
             if size + 1 >= room:
                 size = sizes[q] = prune(cost, pos, ref, mark, q, size, k, dominators)
                 if size + 1 >= room:
-                    return ROOM, turn, e, passed, told
+                    return ROOM, turn, e, passed
             alone = leaves and timed  # at its own moment
             passed = due[q] if alone else moments[e]
             gone, at = passed - span, -1 if alone or e == last else e
             if leaves:
                 if changes:
-                    for i in range(min(k, size)):
-                        if pos[q, i] <= gone:
-                            out_query[told], out_slot[told], out_kind[told] = q, ref[q, i], LEFT
-                            out_at[told], out_now[told], out_cost[told] = at, passed, cost[q, i]
-                            told += 1
+                    report_exits(cost, pos, ref, mark, q, min(k, size), gone, reports, at, passed)
                 size = drop_top(cost, pos, ref, mark, q, size, k, gone)
             if not alone and at_event < n and found[at_event] == e:
                 c, p, r = costs[at_event], position[found[at_event]], slot[found[at_event]]
@@ -264,23 +267,17 @@ def pass_block(
                         kth = ref[q, k - 1]
                     place, size = come_in(cost, pos, ref, mark, q, size, c, p, r, time, key)
                     if place < k and kth >= 0 and changes:
-                        out_query[told], out_slot[told], out_kind[told] = q, kth, LEFT
-                        out_at[told], out_now[told], out_cost[told] = at, passed, cost[q, k]
-                        told += 1
+                        report(reports, q, kth, LEFT, at, passed, cost[q, k])
                         mark[q, k] &= ~2
-            oldest = oldest_of(pos, q, min(k, size))
-            due[q] = NOBODY if oldest == NOBODY else oldest + span
-            told = announce(
-                cost, ref, mark, q, min(k, size), changes, out_query, out_slot, out_kind, out_at, out_now, out_cost,
-                told, at, passed,
-            )  # fmt: skip
+            due[q] = expiry_of(pos, q, min(k, size), span)
+            report_entries(cost, ref, mark, q, min(k, size), changes, reports, at, passed)
             sizes[q] = size
         if stop < end:  # the same query goes on from there
             done, passed = behind, stop
             continue
         turn += 1
         done, passed = 0, now
-    return DONE, turn, done, passed, told
+    return DONE, turn, done, passed
 
 
 # Blocks.
@@ -291,53 +288,46 @@ def prune_among(
     cost: Any, pos: Any, ref: Any, mark: Any, q: Any, size: Any, k: Any, costs: Any, places: Any, n: Any, border: Any,
     dominators: Any,
 ) -> Any:  # fmt: skip
-    """Drop from a row what is beaten k times, by others in it or by the n best of a block; return the new size.
+    """Drop from a row what is dominated k times, by others in it or by the n best of a block; return the new size.
 
-    Events of the block itself, whose slots lie at or behind the border, do not beat a second time.
+    Events of the block itself, whose slots lie at or behind the border, do not count a second time.
     """
-    kept, have, at = np.int64(0), np.int64(0), np.int64(0)
+    kept, at = np.int64(0), np.int64(0)
+    dominators[0, 0] = 0
     for i in range(size):
         while at < n and costs[at] < cost[q, i]:
-            have = later(dominators, have, k, places[at])
+            dominate(dominators, k, places[at])
             at += 1
-        if have == k and pos[q, i] <= dominators[0]:
+        if dominators[0, 0] == k and pos[q, i] <= dominators[0, 1]:
             continue
         if ref[q, i] < border:
-            have = later(dominators, have, k, pos[q, i])
-        cost[q, kept], pos[q, kept], ref[q, kept], mark[q, kept] = cost[q, i], pos[q, i], ref[q, i], mark[q, i]
+            dominate(dominators, k, pos[q, i])
+        keep(cost, pos, ref, mark, q, i, kept)
         kept += 1
     return kept
 
 
 @jit
-def later(heap: Any, n: Any, k: Any, place: Any) -> Any:
-    """Put a position among the k latest, a heap with the oldest on top; return how many there are."""
-    if n < k:
-        i = n
-        while i > 0 and heap[(i - 1) // 2] > place:
-            heap[i] = heap[(i - 1) // 2]
-            i = (i - 1) // 2
-        heap[i] = place
-        n += 1
-    elif place > heap[0]:
-        heap[0] = place
-        sink(heap, 0, k)
-    return n
+def dominate(dominators: Any, k: Any, position: Any) -> None:
+    """Put a position among the k latest."""
+    if dominators[0, 0] < k:
+        push(dominators, position, 0)
+    elif position > dominators[0, 1]:
+        replace_top(dominators, position, 0)
 
 
 @jit
 def fold(
-    functions: Any, queries: Any, band: Any, raw: Any, trees: Any, segments_before: Any, segments_now: Any, now: Any,
-    time: Any, key: Any, turn: Any, until: Any,
+    functions: Any, queries: Any, band: Any, recent: Any, trees: Any, before: Any, now: Any, turn: Any, until: Any
 ) -> Any:  # fmt: skip
-    """Let events of the block before the last come into the rows of queries, where they may still matter.
+    """Let events of the block before the last, of so many segments, come into rows where they may still matter.
 
-    What k events of the last block beat has no future. Returns why it stopped, and the query to go on with.
+    What k events of the last block dominate has no future. Returns why it stopped, and the query to go on with.
     """
     family, sign, point, weight, column, boxed, floor, ceiling, gate = functions
     used, k_of, span_of, since = queries
-    cost, pos, ref, mark, sizes, _ = band
-    raw_x, raw_position, raw_slot, raw_number = raw
+    cost, pos, ref, mark, sizes, _, _, _, _ = band
+    raw_x, raw_position, raw_slot, raw_number, time, key = recent
     low, high, segments = trees
     room = cost.shape[1]
     stack, bounds, leaf = np.empty((DEEP, 3), np.int64), np.empty(DEEP), np.empty(MANY)
@@ -345,45 +335,45 @@ def fold(
     top = np.int64(1)
     for i in range(used.size):
         top = max(top, k_of[used[i]])
-    best, places, dominators = np.empty(top), np.empty(top, np.int64), np.empty(top, np.int64)
+    best, places, dominators = np.empty(top), np.empty(top, np.int64), np.empty((2, top + 1), np.int64)
     latest, border = -NOBODY, NOBODY
-    if segments_before > 0:
-        latest = raw_position[: segments[segments_before - 1, 2]].max()
-    if segments_now > segments_before:
-        border = raw_slot[segments[segments_before, 0] : segments[segments_now - 1, 2]].min()
+    if before > 0:
+        latest = raw_position[: segments[before - 1, 2]].max()
+    if segments.shape[0] > before:
+        border = raw_slot[segments[before, 0] : segments[segments.shape[0] - 1, 2]].min()
     while turn < until:
         q = used[turn]
         k, span, size = k_of[q], span_of[q], sizes[q]
         kept = np.int64(0)
         for i in range(size):
             if pos[q, i] > now - span:
-                cost[q, kept], pos[q, kept], ref[q, kept], mark[q, kept] = cost[q, i], pos[q, i], ref[q, i], mark[q, i]
+                keep(cost, pos, ref, mark, q, i, kept)
                 kept += 1
         size = kept
         after = max(latest - 1, now - span)
-        beaten = np.int64(0)
+        dominated = np.int64(0)
         tau, n = np.inf, np.int64(0)
-        for s in range(segments_before, segments_now):
-            tau, beaten, n = search(
+        for s in range(before, segments.shape[0]):
+            tau, dominated, n = search(
                 family, sign, point, weight, column, boxed, floor, ceiling, gate, q, k, tau, raw_x, raw_position,
-                raw_number, low, high, segments[s], since[q], after, after, best, places, beaten, found, costs, n,
+                raw_number, low, high, segments[s], since[q], after, after, best, places, dominated, found, costs, n,
                 stack, bounds, leaf,
             )  # fmt: skip
         n = np.int64(0)
-        for s in range(segments_before):
+        for s in range(before):
             _, _, n = search(
                 family, sign, point, weight, column, boxed, floor, ceiling, gate, q, np.int64(0), tau, raw_x,
-                raw_position, raw_number, low, high, segments[s], since[q], now - span, NOBODY, best, places, beaten,
+                raw_position, raw_number, low, high, segments[s], since[q], now - span, NOBODY, best, places, dominated,
                 found, costs, n, stack, bounds, leaf,
             )  # fmt: skip
         if size + n >= room:
-            size = prune_among(cost, pos, ref, mark, q, size, k, best, places, beaten, border, dominators)
+            size = prune_among(cost, pos, ref, mark, q, size, k, best, places, dominated, border, dominators)
             if size + n >= room:
                 sizes[q] = size
                 return ROOM, turn
         for i in range(n):
             p, r = raw_position[found[i]], raw_slot[found[i]]
             _, size = come_in(cost, pos, ref, mark, q, size, costs[i], p, r, time, key)
-        sizes[q] = prune_among(cost, pos, ref, mark, q, size, k, best, places, beaten, border, dominators)
+        sizes[q] = prune_among(cost, pos, ref, mark, q, size, k, best, places, dominated, border, dominators)
         turn += 1
     return DONE, turn

@@ -2,7 +2,7 @@
 
 Events are shared by all queries for as long as they are recent: the last block and the one before lie in k-d trees, and
 a query looks only at those that its threshold lets through. When a block is full, those of the block before it that
-fewer than k of the last block beat are written into the rows of queries; these are few. So a query keeps about
+fewer than k of the last block dominate are written into the rows of queries; these are few. So a query keeps about
 k (1 + ln(n / b)) events for a block of b events, and has work to do for about as many in each block, not in each event.
 
 Everything is exact, and reported event by event, as by the published algorithms in `skyband.algorithms.topkw.bands`:
@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from skyband.algorithms.topkw.band_kernels import NOBODY
+from skyband.algorithms.topkw.band_kernels import NOBODY, REPORT, BandRows
 from skyband.algorithms.topkw.bands import Bands, Method, TopKReports
 from skyband.algorithms.topkw.block_kernels import ROOM, fold, pass_block
+from skyband.algorithms.topkw.event_kernels import KernelEvents
 from skyband.algorithms.topkw.query_grid import QueryGrid
 from skyband.algorithms.topkw.tree_kernels import LEAF, grow_tree
 from skyband.order import FloatArray, IntArray, SlotArray
@@ -79,10 +80,9 @@ class BlockBands(Bands):
         self.began = -NOBODY  # where on the axis the last block began
         self.walk = self.used  # queries, neighbours one after the other: they visit the same parts of the trees
 
-    def _settle(self) -> None:
-        super()._settle()
-        shortest = min((wish.size for wish in self.wishes if wish is not None), default=NOBODY)
-        self.share = max(shortest // PARTS, 1)
+    def _replan(self) -> None:
+        super()._replan()
+        self.share = max(int(self.size[self.used].min(initial=NOBODY)) // PARTS, 1)
         about = np.hstack([self.point, self.weight])[self.used]
         self.walk = self.used[_by_tree(about)[0]] if about.size else self.used
 
@@ -97,8 +97,7 @@ class BlockBands(Bands):
         moments = self._moments(position if moments is None else moments, passed)
         if not len(self.used):
             self.numbers, self.passed = self.numbers + n, int(moments[-1])
-            none = np.empty(0, np.int64)
-            return TopKReports(none, none, none, none, none, np.empty(0), np.empty(0, bool))
+            return self._reports(np.empty(0, REPORT), np.empty(0, np.int64))
         x, position = np.ascontiguousarray(x, np.float64), position.astype(np.int64)
         found, begin, end = [], 0, -1
         while end < n:
@@ -131,23 +130,26 @@ class BlockBands(Bands):
         now, first = self.passed, self.numbers
         kept, rows = self._behind_held(x, position, slots)
         self.held = tuple(rows) if kept else tuple(column.copy() for column in rows)  # trees have an order of their own
-        new = (x, position, slots.astype(np.int64), moments, self.timed)
+        new = KernelEvents(x, position, slots.astype(np.int64), rows[3][kept:], time, key)
         self._plant(kept)
-        found: list[tuple[npt.NDArray[Any], ...]] = []
+        found: list[npt.NDArray[Any]] = []
         room = REPORTS + 2 * int(self.k[self.used].max(initial=0))
 
         def run(turn: int, until: int, done: Done) -> tuple[int, int, Done]:
-            out = tuple(np.empty(room, kind) for kind in (*[np.int64] * 5, np.float64))
-            why, turn, events, passed, told = pass_block(
-                *new, now, first, time, key, *self._tables(), len(self.segments), turn, until, *done, self.changes, out
-            )
-            found.append(tuple(column[:told] for column in out))
+            reports = np.zeros(room, REPORT)
+            why, turn, events, passed = pass_block(
+                new, moments, self.timed, now, first, *self._tables(time, key), turn, until, *done, self.changes,
+                reports,
+            )  # fmt: skip
+            found.append(reports[1 : reports[0]["row"] + 1])
             return why, turn, Done(events, passed)
 
         self._side_by_side(run, len(position))
         self.passed = int(moments[-1])
         self._join_small()
-        return _in_order(found, self.sign)
+        reports = np.concatenate(found)  # made query by query; now in the order of events, and of rows at the same
+        reports = reports[np.lexsort((reports["row"], reports["at"], reports["moment"]))]
+        return self._reports(reports, reports["slot"])
 
     def _side_by_side(self, run: Callable[[int, int, Done], tuple[int, int, Done]], events: int) -> None:
         """Run a kernel for all queries, in several threads where that pays; give rows more room where it asks."""
@@ -162,20 +164,18 @@ class BlockBands(Bands):
                 if any(why == ROOM for why, _, _ in done):
                     self._widen()
 
-    def _tables(self) -> tuple[Any, ...]:
+    def _tables(self, time: IntArray, key: IntArray) -> tuple[Any, ...]:
         """Return what kernels ask for: functions, queries, rows, recent events and their trees."""
         low, high = (np.concatenate([getattr(s, name) for s in self.segments]) for name in ("low", "high"))
         node = np.cumsum([0, *(len(s.low) for s in self.segments)])[:-1]
         places = np.array([(*s[:3], at) for s, at in zip(self.segments, node, strict=True)], np.int64)
-        queries = (self.walk, self.k, self.size, self.since)
-        return self.functions(), queries, (*self.band[:5], self.band[7]), self.held, (low, high, places)
+        queries = self.queries()._replace(used=self.walk)
+        return self.functions(), queries, self.band, KernelEvents(*self.held, time, key), (low, high, places)
 
     def _widen(self) -> None:
         """Give every row twice the room."""
-        wide = self._new_band(len(self.k), 2 * self.band[0].shape[1])
-        for new, old in zip(wide[:4], self.band[:4], strict=True):
-            new[:, : old.shape[1]] = old
-        self.band = (*wide[:4], *self.band[4:])
+        wide = (np.concatenate([column, np.empty_like(column)], axis=1) for column in self.band[:4])
+        self.band = BandRows(*wide, *self.band[4:])
 
     # Blocks.
 
@@ -207,8 +207,7 @@ class BlockBands(Bands):
         self._join_small(least=0.0)
 
         def run(turn: int, until: int, done: Done) -> tuple[int, int, Done]:
-            blocks = (self.before, len(self.segments), self.passed)
-            return *fold(*self._tables(), *blocks, time, key, turn, until), done
+            return *fold(*self._tables(time, key), self.before, self.passed, turn, until), done
 
         self._side_by_side(run, len(self.held[1]))
         gone = self.segments[0].end if self.before else 0
@@ -248,11 +247,3 @@ def _by_tree(points: npt.NDArray[Any]) -> tuple[IntArray, FloatArray, FloatArray
     boxes = 4 * (len(points) // LEAF + 1), points.shape[1]
     low, high = np.empty(boxes), np.empty(boxes)
     return grow_tree(np.ascontiguousarray(points), low, high), low, high
-
-
-def _in_order(found: list[tuple[npt.NDArray[Any], ...]], sign: FloatArray) -> TopKReports:
-    """Return reports, made query by query, in the order of events, and of rows at the same."""
-    row, slot, kind, at, moment, cost = (np.concatenate(column) for column in zip(*found, strict=True))
-    order = np.lexsort((row, at, moment))
-    row, slot, kind, at, moment, cost = (column[order] for column in (row, slot, kind, at, moment, cost))
-    return TopKReports(row, slot, kind, at, moment, sign[row] * cost, np.ones(len(row), bool))

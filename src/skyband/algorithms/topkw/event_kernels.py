@@ -1,34 +1,50 @@
 """One pass over events for many queries, each with a scoring function and a k-skyband of its own.
 
-At each event, in this order: what leaves the recent buffer leaves the filters and makes its second attempt; what leaves
-the windows is dropped, and candidates move up; then the event itself is offered to the queries that the index names for
-its cell, or to all. Only then is it told who is among the best: a candidate whose place the event takes never was.
+Paper → code (Top-k/w):
 
-Windows of time are *timed*: what leaves them does so at a moment of its own, before the next event comes, and whoever
-moves up is told then. So what is reported does not depend on events that are nobody's best.
+- section 5, an object leaves the recent buffer and its filters → `expire_filters`
+- section 5, its second attempt → `offer` with leaving
+- algorithms 2 and 5, an object is dropped → `expire_windows`
+- section 5, first attempt; algorithms 1 and 3 → `offer`
+- section 6.1, query index, lazily kept → `KernelIndex`, `cell_of`, `who_watches`, `watch`
+- section 6.1, scoring functions → `find_costs`, `find_costs_of`
+
+At each event the steps come in this order. Only at their end is it reported who is among the best: a candidate whose
+place the event takes never was.
+
+Windows of time are *timed*: what leaves them does so at a moment of its own, before the next event comes, and who moves
+up is reported then. So what is reported does not depend on events that are nobody's best.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from skyband.algorithms.topkw.band_kernels import (
-    ENTERED,
     LEFT,
     NOBODY,
     PROBABLE,
     RELAXED,
-    RETURNED,
+    REPORT,
     STRICT,
+    BandRows,
     add_probable,
     add_relaxed,
     add_strict,
     drop_any,
     drop_top,
+    expiry_of,
     find_place,
-    oldest_of,
+    longer,
+    pop,
+    push,
+    report,
+    report_entries,
+    report_exits,
+    touch,
+    wider,
 )
 from skyband.compiled import inlined, jit
 
@@ -37,6 +53,68 @@ NONE = -1  # no filter
 DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)  # every six bits in a row are different: tells a lone bit's place
 PLACES = np.zeros(64, np.int64)
 PLACES[[(((1 << i) * 0x03F79D71B4CB0A89) & (2**64 - 1)) >> 58 for i in range(64)]] = np.arange(64)
+
+
+class KernelFunctions(NamedTuple):
+    """Per query: family, sign, point, weights, column; whether it has a box, and the box; the gate of its condition."""
+
+    family: Any
+    sign: Any
+    point: Any
+    weight: Any
+    column: Any
+    boxed: Any
+    floor: Any
+    ceiling: Any
+    gate: Any
+
+
+class KernelEvents(NamedTuple):
+    """Events, one row each: attributes, place on the windows' axis, slot in the store, number of arrival.
+
+    `time` and `key` are columns of the store, for ties.
+    """
+
+    x: Any
+    position: Any
+    slot: Any
+    number: Any
+    time: Any
+    key: Any
+
+
+class KernelIndex(NamedTuple):
+    """The grid of queries; without cells every event goes to all queries.
+
+    Low edges, widths, cells per dimension; per query the best possible cost of its cells, sorted, the cells, and how
+    many of them it watches; per cell the queries that watch it, as bits.
+    """
+
+    low: Any
+    step: Any
+    cells: Any
+    bound: Any
+    cell: Any
+    reach: Any
+    watching: Any
+
+
+class KernelMethod(NamedTuple):
+    """What is kept.
+
+    The kinds of bands and filters (or NONE); the buffer's length on the axis; the pruning coefficient; per query how
+    many candidates a probabilistic band has at least, and a probabilistic band or filter at most; whether to report
+    also who leaves, and who returns; whether what leaves does so at a moment of its own.
+    """
+
+    kind: Any
+    filter_kind: Any
+    buffer: Any
+    share: Any
+    least: Any
+    most: Any
+    changes: Any
+    timed: Any
 
 
 @inlined
@@ -51,38 +129,63 @@ def is_shut(x: Any, e: Any, gate: Any) -> Any:
     return gate >= 0 and (np.int64(x[e, gate >> 6]) >> (gate & 63)) & 1 == 0
 
 
+@inlined
+def with_attribute(kind: Any, cost: Any, w: Any, value: Any, p: Any) -> Any:
+    """Return what an event costs with one attribute more, whose weight is not 0."""
+    away = value - p
+    if kind == EUCLID:
+        cost += w * away * away
+    elif kind == SUM:
+        cost += w * value
+    elif kind == ATTRIBUTE:
+        cost = larger(cost, w * abs(away))
+    return cost
+
+
 @jit
 def find_costs(
     family: Any, sign: Any, point: Any, weight: Any, column: Any, boxed: Any, floor: Any, ceiling: Any, gate: Any,
-    who: Any, count: Any, x: Any, e: Any, costs: Any,
+    q: Any, x: Any, begin: Any, end: Any, costs: Any,
 ) -> None:  # fmt: skip
-    """Find the costs of an event for the first of some queries: scores, turned so that smaller is better.
+    """Find what neighbouring events cost a query: scores, turned so that smaller is better.
 
-    NaN where the event lies outside of the box that a query is about, or does not meet its condition. An attribute
-    without weight does not matter, even where it is infinite.
+    NaN where an event lies outside of the box that the query is about, or does not meet its condition. An attribute
+    without weight does not matter, even where it is infinite. `find_costs_of` takes the same steps in the same order,
+    with the loops turned: results are equal to the last bit.
     """
-    for turn in range(count):
-        costs[turn] = 0.0
+    kind, n = family[q], end - begin
+    for j in range(n):
+        costs[j] = x[begin + j, column[q]] if kind == COLUMN else 0.0
     for i in range(weight.shape[1]):
-        at = x[e, i]
+        w, p = weight[q, i], point[q, i]
+        for j in range(n if w != 0.0 else 0):
+            costs[j] = with_attribute(kind, costs[j], w, x[begin + j, i], p)
+    for j in range(n):
+        costs[j] = sign[q] * (np.sqrt(costs[j]) if kind == EUCLID else costs[j])
+    for i in range(weight.shape[1] if boxed[q] else 0):
+        for j in range(n):
+            if not floor[q, i] <= x[begin + j, i] <= ceiling[q, i]:
+                costs[j] = np.nan
+    for j in range(n if gate[q] >= 0 else 0):
+        if is_shut(x, begin + j, gate[q]):
+            costs[j] = np.nan
+
+
+@jit
+def find_costs_of(functions: Any, who: Any, count: Any, x: Any, e: Any, costs: Any) -> None:
+    """Find what an event costs the first of some queries; see `find_costs`."""
+    family, sign, point, weight, column, boxed, floor, ceiling, gate = functions
+    for turn in range(count):
+        costs[turn] = x[e, column[who[turn]]] if family[who[turn]] == COLUMN else 0.0
+    for i in range(weight.shape[1]):
+        value = x[e, i]
         for turn in range(count):
             q = who[turn]
-            w, away = weight[q, i], at - point[q, i]
-            if w == 0.0:
-                continue
-            if family[q] == EUCLID:
-                costs[turn] += w * away * away
-            elif family[q] == SUM:
-                costs[turn] += w * at
-            elif family[q] == ATTRIBUTE:
-                costs[turn] = larger(costs[turn], w * abs(away))
+            if weight[q, i] != 0.0:
+                costs[turn] = with_attribute(family[q], costs[turn], weight[q, i], value, point[q, i])
     for turn in range(count):
         q = who[turn]
-        if family[q] == EUCLID:
-            costs[turn] = np.sqrt(costs[turn])
-        elif family[q] == COLUMN:
-            costs[turn] = x[e, column[q]]
-        costs[turn] *= sign[q]
+        costs[turn] = sign[q] * (np.sqrt(costs[turn]) if family[q] == EUCLID else costs[turn])
         if boxed[q]:
             for i in range(weight.shape[1]):
                 if not floor[q, i] <= x[e, i] <= ceiling[q, i]:
@@ -93,57 +196,11 @@ def find_costs(
 
 @jit
 def find_all_costs(functions: Any, who: Any, x: Any) -> Any:
-    """Return the costs of events, a row each, for some queries, a column each; see `find_costs`."""
-    family, sign, point, weight, column, boxed, floor, ceiling, gate = functions
+    """Return the costs of events, a row each, for some queries, a column each."""
     costs = np.empty((x.shape[0], who.size))
     for e in range(x.shape[0]):
-        find_costs(family, sign, point, weight, column, boxed, floor, ceiling, gate, who, who.size, x, e, costs[e])
+        find_costs_of(functions, who, who.size, x, e, costs[e])
     return costs
-
-
-@jit
-def push(keys: Any, rows: Any, n: Any, key: Any, row: Any) -> Any:
-    """Put a row into the heap of those that something leaves, the next on top; return the heap's new size."""
-    i = n
-    while i > 0 and keys[(i - 1) // 2] > key:
-        keys[i], rows[i] = keys[(i - 1) // 2], rows[(i - 1) // 2]
-        i = (i - 1) // 2
-    keys[i], rows[i] = key, row
-    return n + 1
-
-
-@jit
-def pop(keys: Any, rows: Any, n: Any) -> Any:
-    """Take the top off the heap; return its new size."""
-    n -= 1
-    key, row = keys[n], rows[n]
-    i = 0
-    while 2 * i + 1 < n:
-        child = 2 * i + 1
-        if child + 1 < n and keys[child + 1] < keys[child]:
-            child += 1
-        if keys[child] >= key:
-            break
-        keys[i], rows[i] = keys[child], rows[child]
-        i = child
-    keys[i], rows[i] = key, row
-    return n
-
-
-@jit
-def longer(column: Any, size: Any) -> Any:
-    """Return a column with more room: twice what is needed."""
-    new = np.empty(2 * size, column.dtype)
-    new[: column.size] = column
-    return new
-
-
-@jit
-def wider(rows: Any) -> Any:
-    """Return rows with twice the room each."""
-    new = np.empty((rows.shape[0], 2 * rows.shape[1]), rows.dtype)
-    new[:, : rows.shape[1]] = rows
-    return new
 
 
 @jit
@@ -190,257 +247,248 @@ def watch(q: Any, threshold: Any, bound: Any, cell: Any, reach: Any, watching: A
     reach[q] = n
 
 
+@inlined
+def is_full(band: Any, fullest: Any, rows: Any) -> Any:
+    """Tell whether a band needs more room; see `with_room`."""
+    return fullest + 2 > band.cost.shape[1] or band.heap[0, 0] + rows >= band.heap.shape[1]
+
+
 @jit
-def announce(
-    cost: Any, ref: Any, mark: Any, q: Any, n: Any, changes: Any, out_query: Any, out_ref: Any, out_kind: Any,
-    out_at: Any, out_now: Any, out_cost: Any, told: Any, e: Any, now: Any,
+def with_room(band: Any, fullest: Any, rows: Any) -> Any:
+    """Return a band with room for two more events in its fullest row, and for so many rows more in its heap."""
+    cost, position, slot, mark, size, limit, threshold, next_expiry, heap = band
+    if fullest + 2 > cost.shape[1]:
+        cost, position, slot, mark = wider(cost), wider(position), wider(slot), wider(mark)
+    while heap[0, 0] + rows >= heap.shape[1]:
+        heap = wider(heap)
+    return BandRows(cost, position, slot, mark, size, limit, threshold, next_expiry, heap)
+
+
+@jit
+def expire_filters(filters: Any, queries: Any, method: Any, index: Any, now: Any) -> None:
+    """Remove from the filters what has left the buffer: a filter's candidates may stay until one is needed."""
+    cost, position, slot, mark, size, _, threshold, next_expiry, heap = filters
+    while heap[0, 0] > 0 and heap[0, 1] <= now:
+        due, q = heap[0, 1], heap[1, 1]
+        pop(heap)
+        if due != next_expiry[q]:
+            continue
+        k, gone = queries.k[q], now - method.buffer
+        if method.filter_kind == PROBABLE:
+            size[q], threshold[q] = drop_any(cost, position, slot, mark, q, size[q], k, gone, 2, 1.0, threshold[q])
+        else:
+            size[q] = drop_top(cost, position, slot, mark, q, size[q], k, gone)
+        next_expiry[q] = expiry_of(position, q, min(k, size[q]), method.buffer)
+        if next_expiry[q] != NOBODY:
+            push(heap, next_expiry[q], q)
+        if index.cells > 0:
+            worst = cost[q, k - 1] if size[q] >= k else np.inf
+            watch(q, worst, index.bound, index.cell, index.reach, index.watching)
+
+
+@jit
+def expire_windows(
+    band: Any, queries: Any, method: Any, index: Any, now: Any, at_event: Any, step: Any, touched: Any, reports: Any
 ) -> Any:  # fmt: skip
-    """Report those of the first n of a row that are not known to be there yet; return how many reports there are."""
-    for i in range(n):
-        if mark[q, i] & 2 == 0:
-            if changes or mark[q, i] & 1 == 0:
-                out_kind[told] = RETURNED if mark[q, i] & 1 else ENTERED
-                out_query[told], out_ref[told], out_at[told], out_now[told] = q, ref[q, i], e, now
-                out_cost[told] = cost[q, i]
-                told += 1
-            mark[q, i] |= 3
-    return told
+    """Remove from the bands what has left the windows: candidates move up. Return the reports, with more room."""
+    cost, position, slot, mark, size, _, threshold, next_expiry, heap = band
+    while heap[0, 0] > 0 and heap[0, 1] <= now:
+        due, q = heap[0, 1], heap[1, 1]
+        pop(heap)
+        if due != next_expiry[q]:
+            continue
+        k, gone = queries.k[q], now - queries.span[q]
+        if method.changes:
+            if reports[0]["row"] + k >= reports.size:
+                reports = longer(reports, k)
+            report_exits(cost, position, slot, mark, q, min(k, size[q]), gone, reports, at_event, now)
+        if method.kind == PROBABLE:
+            size[q], threshold[q] = drop_any(
+                cost, position, slot, mark, q, size[q], k, gone, method.least[q], 0.5, threshold[q]
+            )
+            next_expiry[q] = expiry_of(position, q, size[q], queries.span[q])
+            if index.cells > 0 and method.filter_kind == NONE:
+                watch(q, threshold[q], index.bound, index.cell, index.reach, index.watching)
+        else:
+            size[q] = drop_top(cost, position, slot, mark, q, size[q], k, gone)
+            next_expiry[q] = expiry_of(position, q, min(k, size[q]), queries.span[q])
+        if next_expiry[q] != NOBODY:
+            push(heap, next_expiry[q], q)
+        touch(touched, step, q)
+    return reports
+
+
+@inlined
+def is_there(cost: Any, slot: Any, q: Any, size: Any, c: Any, r: Any, time: Any, key: Any) -> Any:
+    """Tell whether an event is in a row."""
+    found = False
+    at = find_place(cost, slot, q, size, c, r, time, key)
+    while at > 0 and cost[q, at - 1] == c:
+        found = found or slot[q, at - 1] == r
+        at -= 1
+    return found
+
+
+@jit
+def offer(
+    events: Any, o: Any, leaving: Any, who: Any, count: Any, costs: Any, queries: Any, method: Any, index: Any,
+    band: Any, filters: Any, dominators: Any, now: Any, at_event: Any, step: Any, touched: Any, reports: Any,
+) -> Any:  # fmt: skip
+    """Offer an event, one that comes or one that is `leaving` the buffer, to some queries, whom it costs so much.
+
+    There is room for it in all rows, in the heaps and the reports: arrays that may change within the loop would slow it
+    down many times. Return how many events the fullest row has that changed, of bands and of filters.
+    """
+    _, k_of, span_of, since = queries
+    kind, filter_kind, buffer, share, _, most, changes, _ = method
+    _, _, cells, bound, cell, reach, watching = index
+    cost, position, slot, mark, size, limit, threshold, next_expiry, heap = band
+    f_cost, f_position, f_slot, f_mark, f_size, f_limit, f_threshold, f_next_expiry, f_heap = filters
+    time, key = events.time, events.key
+    p, r, came = events.position[o], events.slot[o], events.number[o]
+    fullest, f_fullest = np.int64(0), np.int64(0)
+    indexed, filtered = cells > 0, filter_kind != NONE
+    for turn in range(count):
+        q, c = who[turn], costs[turn]
+        k = k_of[q]
+        if came < since[q] or p <= now - span_of[q] or c != c:
+            continue
+        if not filtered and kind == PROBABLE and c > threshold[q]:
+            continue
+        if filtered:
+            n = f_size[q]
+            wanted = n < k or c < f_cost[q, k - 1]
+            if n >= k and c == f_cost[q, k - 1]:
+                wanted = find_place(f_cost, f_slot, q, n, c, r, time, key) < k
+            if leaving:  # it may have come in at the first attempt
+                if not wanted or is_there(cost, slot, q, size[q], c, r, time, key):
+                    continue
+            elif filter_kind != PROBABLE or c <= f_threshold[q]:
+                if filter_kind == STRICT:
+                    at, f_size[q] = add_strict(f_cost, f_position, f_slot, f_mark, q, n, k, c, p, r, time, key)
+                elif filter_kind == RELAXED:
+                    at, f_size[q], f_limit[q] = add_relaxed(
+                        f_cost, f_position, f_slot, f_mark, q, n, k, c, p, r, time, key, f_limit[q], share, dominators
+                    )
+                else:
+                    at, f_size[q], f_threshold[q] = add_probable(
+                        f_cost, f_position, f_slot, f_mark, q, n, k, c, p, r, time, key, most[q], f_threshold[q]
+                    )
+                f_fullest = max(f_fullest, f_size[q])
+                if at >= 0 and at < k:
+                    if p + buffer < f_next_expiry[q]:
+                        f_next_expiry[q] = p + buffer
+                        push(f_heap, f_next_expiry[q], q)
+                    if indexed and f_size[q] >= k:
+                        watch(q, f_cost[q, k - 1], bound, cell, reach, watching)
+            if not wanted:
+                continue
+        n = size[q]
+        kth, known, worst = np.int64(-1), np.int64(0), 0.0
+        if n >= k:
+            kth, known, worst = slot[q, k - 1], mark[q, k - 1] & 2, cost[q, k - 1]
+        if kind == STRICT:
+            at, size[q] = add_strict(cost, position, slot, mark, q, n, k, c, p, r, time, key)
+        elif kind == RELAXED:
+            at, size[q], limit[q] = add_relaxed(
+                cost, position, slot, mark, q, n, k, c, p, r, time, key, limit[q], share, dominators
+            )
+        else:
+            at, size[q], threshold[q] = add_probable(
+                cost, position, slot, mark, q, n, k, c, p, r, time, key, most[q], threshold[q]
+            )
+        if at < 0:
+            continue
+        fullest = max(fullest, size[q])
+        if indexed and kind == PROBABLE and size[q] - k >= most[q]:
+            watch(q, threshold[q], bound, cell, reach, watching)
+        if at < k:
+            touch(touched, step, q)
+            if known and changes:
+                report(reports, q, kth, LEFT, at_event, now, worst)
+                if size[q] > k and slot[q, k] == kth:
+                    mark[q, k] &= ~2
+        if (at < k or kind == PROBABLE) and p + span_of[q] < next_expiry[q]:
+            next_expiry[q] = p + span_of[q]
+            push(heap, next_expiry[q], q)
+    return fullest, f_fullest
 
 
 @jit
 def pass_events(
-    x: Any, position: Any, slot: Any, number: Any, head: Any, begin: Any, moments: Any, timed: Any, time: Any, key: Any,
-    functions: Any, queries: Any, kinds: Any, settings: Any, band: Any, strainer: Any, grid: Any, changes: Any,
+    events: Any, begin: Any, moments: Any, functions: Any, queries: Any, method: Any, band: Any, filters: Any,
+    index: Any,
 ) -> Any:  # fmt: skip
-    """Take in events, in order, and report what enters (and, with `changes`, leaves) the top k of each query.
+    """Take in events, in order, and report what enters (and leaves) the top k of each query.
 
     Parameters
     ----------
-    x, position, slot, number
-        Events, one row each: attributes, place on the windows' axis, slot in the arena, number of arrival. First those
-        in the recent buffer, then the new ones.
-    head, begin, moments, timed
-        Where the buffer begins, and the new events; up to where time has passed when each of these comes, and at the
-        end; whether what leaves does so at a moment of its own.
-    time, key
-        Columns of the arena.
-    functions
-        Per query: family, sign, point, weights, column; whether it has a box, and the box; the gate of its condition.
-    queries
-        Which rows are in use; per row: k, size of the window, number of the first event that it sees.
-    kinds
-        The kind of the query bands, and of the filters (or NONE).
-    settings
-        Length of the buffer on the axis; pruning coefficient; per query how many candidates a probabilistic band, or
-        filter, has at least and at most.
-    band, strainer
-        Bands of the queries and the filters: cost, pos, ref, mark, size, limit, threshold, when something leaves next;
-        the heap of that, as keys, rows and how many there are.
-    grid
-        Low edges, widths, cells per dimension; per query the best possible cost of its cells, sorted, the cells, how
-        many it watches; per cell the queries that watch it, as bits. No cells: every event goes to all queries.
-    changes
-        Whether to report also who leaves, and who returns.
+    events
+        First those in the recent buffer, then, from `begin` on, the new ones.
+    moments
+        Up to where time has passed when each of the new events comes, and at the end.
+    functions, queries, method, index
+        See `KernelFunctions`, `KernelQueries`, `KernelMethod` and `KernelIndex`.
+    band, filters
+        The bands of the queries, and of their filters.
 
-    Reports have the new event with which something happened, -1 where time alone passed, and the moment.
+    Returns
+    -------
+    Where the buffer begins, bands and filters, and the reports. These have the new event with which something happened,
+    -1 where time alone passed, and the moment.
     """
-    family, sign, point, weight, column, boxed, floor, ceiling, gate = functions
-    used, k_of, span_of, since = queries
-    kind, filter_kind = kinds
-    buffered, share, least, most = settings
-    cost, pos, ref, mark, size, limit, threshold, due, heap_key, heap_row, heap = band
-    f_cost, f_pos, f_ref, f_mark, f_size, f_limit, f_threshold, f_due, f_heap_key, f_heap_row, f_heap = strainer
-    low, step, cells, bound, cell, reach, watching = grid
-    indexed = cells > 0
+    used, k_of = queries.used, queries.k
+    filtered, indexed = method.filter_kind != NONE, index.cells > 0
     top = np.int64(1)
     for i in range(used.size):
         top = max(top, k_of[used[i]])
-    dominators = np.empty(top, np.int64)
-    who, costs = used.copy(), np.empty(used.size)
-    touched, touched_at = np.empty(k_of.size, np.int64), np.full(k_of.size, -1)
-    fullest, f_fullest = size.max(), f_size.max()
-    told = 0
-    out_query, out_slot, out_kind = np.empty(1024, np.int64), np.empty(1024, np.int64), np.empty(1024, np.int64)
-    out_at, out_now, out_cost = np.empty(1024, np.int64), np.empty(1024, np.int64), np.empty(1024)
-    last = position.size
-    e, steps = begin, 0
+    dominators = np.empty((2, top + 1), np.int64)
+    touched = np.full((k_of.size + 1, 2), -1)
+    who, costs, reports = used.copy(), np.empty(used.size), np.zeros(1024, REPORT)
+    fullest, f_fullest = band.size.max(), filters.size.max()
+    last = events.position.size
+    head, e, step = 0, begin, 0
     while e <= last:
         now = moments[e - begin]
-        alone = timed and heap > 0 and heap_key[0] <= now  # something leaves first, at its own moment
-        now = heap_key[0] if alone else now
+        heap = band.heap
+        alone = method.timed and heap[0, 0] > 0 and heap[0, 1] <= now  # something leaves first, at its own moment
+        now = heap[0, 1] if alone else now
         at_event = e - begin if e < last and not alone else -1
-        steps += 1
-        moved = 0
-        # What leaves the buffer leaves the filters,
-        while f_heap > 0 and f_heap_key[0] <= now:
-            q, at = f_heap_row[0], f_heap_key[0]
-            f_heap = pop(f_heap_key, f_heap_row, f_heap)
-            if at != f_due[q]:
-                continue
-            k = k_of[q]
-            gone = now - buffered
-            if filter_kind == PROBABLE:
-                f_size[q], f_threshold[q] = drop_any(
-                    f_cost, f_pos, f_ref, f_mark, q, f_size[q], k, gone, 2, 1.0, f_threshold[q]
-                )
-            else:
-                f_size[q] = drop_top(f_cost, f_pos, f_ref, f_mark, q, f_size[q], k, gone)
-            oldest = oldest_of(f_pos, q, min(k, f_size[q]))  # a filter's candidates may stay until one is needed
-            f_due[q] = NOBODY if oldest == NOBODY else oldest + buffered
-            if oldest != NOBODY:
-                f_heap = push(f_heap_key, f_heap_row, f_heap, f_due[q], q)
-            if indexed:
-                watch(q, f_cost[q, k - 1] if f_size[q] >= k else np.inf, bound, cell, reach, watching)
+        step += 1
+        touched[0, 0] = 0
+        if filtered and filters.heap[0, 0] > 0 and filters.heap[0, 1] <= now:
+            expire_filters(filters, queries, method, index, now)
         while True:
-            # and makes its second attempt: what k others in the filter beat has no future.
-            leaving = filter_kind != NONE and head < min(e, last) and position[head] <= now - buffered
-            if leaving:
-                o = head
-                head += 1
-            else:
-                o = e
-                # What leaves the windows is dropped, and candidates move up.
-                while heap > 0 and heap_key[0] <= now:
-                    q, at = heap_row[0], heap_key[0]
-                    heap = pop(heap_key, heap_row, heap)
-                    if at != due[q]:
-                        continue
-                    k, gone = k_of[q], now - span_of[q]
-                    if changes:
-                        if told + k > out_query.size:
-                            out_query, out_slot = longer(out_query, told + k), longer(out_slot, told + k)
-                            out_kind, out_at = longer(out_kind, told + k), longer(out_at, told + k)
-                            out_now, out_cost = longer(out_now, told + k), longer(out_cost, told + k)
-                        for i in range(min(k, size[q])):
-                            if pos[q, i] <= gone:
-                                out_query[told], out_slot[told], out_kind[told] = q, ref[q, i], LEFT
-                                out_at[told], out_now[told], out_cost[told] = at_event, now, cost[q, i]
-                                told += 1
-                    if kind == PROBABLE:
-                        size[q], threshold[q] = drop_any(
-                            cost, pos, ref, mark, q, size[q], k, gone, least[q], 0.5, threshold[q]
-                        )
-                        oldest = oldest_of(pos, q, size[q])
-                    else:
-                        size[q] = drop_top(cost, pos, ref, mark, q, size[q], k, gone)
-                        oldest = oldest_of(pos, q, min(k, size[q]))
-                    if touched_at[q] != steps:
-                        touched_at[q] = steps
-                        touched[moved] = q
-                        moved += 1
-                    due[q] = NOBODY if oldest == NOBODY else oldest + span_of[q]
-                    if oldest != NOBODY:
-                        heap = push(heap_key, heap_row, heap, due[q], q)
-                    if indexed and filter_kind == NONE and kind == PROBABLE:
-                        watch(q, threshold[q], bound, cell, reach, watching)
-            if o == last or (alone and not leaving):
+            leaving = filtered and head < min(e, last) and events.position[head] <= now - method.buffer
+            if not leaving and heap[0, 0] > 0 and heap[0, 1] <= now:
+                reports = expire_windows(band, queries, method, index, now, at_event, step, touched, reports)
+            if not leaving and at_event < 0:
                 break
-            # The event in hand (one that leaves the buffer, or the new one) goes to those who may want it. Room is made
-            # before: arrays that may change within the loop below would slow it down many times.
-            if fullest + 2 > cost.shape[1]:
-                cost, pos, ref, mark = wider(cost), wider(pos), wider(ref), wider(mark)
-            if f_fullest + 2 > f_cost.shape[1]:
-                f_cost, f_pos, f_ref, f_mark = wider(f_cost), wider(f_pos), wider(f_ref), wider(f_mark)
-            if heap + used.size > heap_key.size:
-                heap_key, heap_row = longer(heap_key, heap + used.size), longer(heap_row, heap + used.size)
-            if f_heap + used.size > f_heap_key.size:
-                f_heap_key = longer(f_heap_key, f_heap + used.size)
-                f_heap_row = longer(f_heap_row, f_heap + used.size)
-            if told + used.size > out_query.size:
-                out_query, out_slot = longer(out_query, told + used.size), longer(out_slot, told + used.size)
-                out_kind, out_at = longer(out_kind, told + used.size), longer(out_at, told + used.size)
-                out_now, out_cost = longer(out_now, told + used.size), longer(out_cost, told + used.size)
+            o = head if leaving else e
+            if is_full(band, fullest, used.size):  # calls with whole bands take longer than these checks
+                band = with_room(band, fullest, used.size)
+                heap = band.heap
+            if is_full(filters, f_fullest, used.size):
+                filters = with_room(filters, f_fullest, used.size)
+            if reports[0]["row"] + used.size >= reports.size:
+                reports = longer(reports, used.size)
             count = used.size
             if indexed:
-                count = who_watches(watching, cell_of(x, o, low, step, cells), who)
-            find_costs(family, sign, point, weight, column, boxed, floor, ceiling, gate, who, count, x, o, costs)
-            p, r, came = position[o], slot[o], number[o]
-            for turn in range(count):
-                q, c = who[turn], costs[turn]
-                k = k_of[q]
-                if came < since[q] or p <= now - span_of[q] or c != c:
-                    continue
-                if filter_kind == NONE and kind == PROBABLE and c > threshold[q]:
-                    continue
-                if filter_kind != NONE:
-                    n = f_size[q]
-                    wanted = n < k or c < f_cost[q, k - 1]
-                    if n >= k and c == f_cost[q, k - 1]:
-                        wanted = find_place(f_cost, f_ref, q, n, c, r, time, key) < k
-                    if not leaving and (filter_kind != PROBABLE or c <= f_threshold[q]):
-                        if filter_kind == STRICT:
-                            at, f_size[q] = add_strict(f_cost, f_pos, f_ref, f_mark, q, n, k, c, p, r, time, key)
-                        elif filter_kind == RELAXED:
-                            at, f_size[q], f_limit[q] = add_relaxed(
-                                f_cost, f_pos, f_ref, f_mark, q, n, k, c, p, r, time, key, f_limit[q], share,
-                                dominators,
-                            )  # fmt: skip
-                        else:
-                            at, f_size[q], f_threshold[q] = add_probable(
-                                f_cost, f_pos, f_ref, f_mark, q, n, k, c, p, r, time, key, most[q], f_threshold[q]
-                            )
-                        f_fullest = max(f_fullest, f_size[q])
-                        if at >= 0 and at < k and p + buffered < f_due[q]:
-                            f_due[q] = p + buffered
-                            f_heap = push(f_heap_key, f_heap_row, f_heap, f_due[q], q)
-                        if indexed and at >= 0 and at < k and f_size[q] >= k:
-                            watch(q, f_cost[q, k - 1], bound, cell, reach, watching)
-                    elif leaving and wanted:
-                        at = find_place(cost, ref, q, size[q], c, r, time, key)
-                        while at > 0 and cost[q, at - 1] == c:
-                            wanted = wanted and ref[q, at - 1] != r  # it came in at the first attempt
-                            at -= 1
-                    if not wanted:
-                        continue
-                n = size[q]
-                kth, known, worst = np.int64(-1), np.int64(0), 0.0
-                if n >= k:
-                    kth, known, worst = ref[q, k - 1], mark[q, k - 1] & 2, cost[q, k - 1]
-                if kind == STRICT:
-                    at, size[q] = add_strict(cost, pos, ref, mark, q, n, k, c, p, r, time, key)
-                elif kind == RELAXED:
-                    at, size[q], limit[q] = add_relaxed(
-                        cost, pos, ref, mark, q, n, k, c, p, r, time, key, limit[q], share, dominators
-                    )
-                else:
-                    at, size[q], threshold[q] = add_probable(
-                        cost, pos, ref, mark, q, n, k, c, p, r, time, key, most[q], threshold[q]
-                    )
-                    if indexed and at >= 0 and size[q] - k >= most[q]:
-                        watch(q, threshold[q], bound, cell, reach, watching)
-                if at < 0:
-                    continue
-                fullest = max(fullest, size[q])
-                if at < k:
-                    if touched_at[q] != steps:
-                        touched_at[q] = steps
-                        touched[moved] = q
-                        moved += 1
-                    if known and changes:
-                        out_query[told], out_slot[told], out_kind[told] = q, kth, LEFT
-                        out_at[told], out_now[told], out_cost[told] = at_event, now, worst
-                        told += 1
-                        if size[q] > k and ref[q, k] == kth:
-                            mark[q, k] &= ~2
-                if (at < k or kind == PROBABLE) and p + span_of[q] < due[q]:
-                    due[q] = p + span_of[q]
-                    heap = push(heap_key, heap_row, heap, due[q], q)
+                count = who_watches(index.watching, cell_of(events.x, o, index.low, index.step, index.cells), who)
+            find_costs_of(functions, who, count, events.x, o, costs)
+            full, f_full = offer(
+                events, o, leaving, who, count, costs, queries, method, index, band, filters, dominators, now,
+                at_event, step, touched, reports,
+            )  # fmt: skip
+            fullest, f_fullest = max(fullest, full), max(f_fullest, f_full)
             if not leaving:
                 break
-        for turn in range(moved):
-            q = touched[turn]
-            k = k_of[q]
-            if told + k > out_query.size:
-                out_query, out_slot = longer(out_query, told + k), longer(out_slot, told + k)
-                out_kind, out_at = longer(out_kind, told + k), longer(out_at, told + k)
-                out_now, out_cost = longer(out_now, told + k), longer(out_cost, told + k)
-            told = announce(
-                cost, ref, mark, q, min(k, size[q]), changes, out_query, out_slot, out_kind, out_at, out_now, out_cost,
-                told, at_event, now,
-            )  # fmt: skip
+            head += 1
+        for turn in range(1, touched[0, 0] + 1):
+            q = touched[turn, 0]
+            if reports[0]["row"] + k_of[q] >= reports.size:
+                reports = longer(reports, k_of[q])
+            n = min(k_of[q], band.size[q])
+            report_entries(band.cost, band.slot, band.mark, q, n, method.changes, reports, at_event, now)
         e += not alone
-    return (
-        head, (cost, pos, ref, mark, size, limit, threshold, due, heap_key, heap_row, heap),
-        (f_cost, f_pos, f_ref, f_mark, f_size, f_limit, f_threshold, f_due, f_heap_key, f_heap_row, f_heap),
-        (out_query[:told], out_slot[:told], out_kind[:told], out_at[:told], out_now[:told], out_cost[:told]),
-    )  # fmt: skip
+    return head, band, filters, reports[1 : reports[0]["row"] + 1]

@@ -1,5 +1,9 @@
 """Queries that keep little and can always start from scratch, for a grid has every event of the windows.
 
+Paper → code (Top-k/w):
+
+- section 2, CPM/w and SNN: exhaustive indexing of window objects → `ExhaustiveBands`
+
 Where no grid is given, it has cells of equal width over the range of the first events; those at the edges reach to
 infinity. With the one score that queries of a monitor share, it has one dimension.
 """
@@ -13,6 +17,7 @@ import numpy.typing as npt
 
 from skyband.algorithms.topkw.band_kernels import NOBODY
 from skyband.algorithms.topkw.bands import Bands, Method, TopKReports
+from skyband.algorithms.topkw.event_kernels import KernelEvents
 from skyband.algorithms.topkw.exhaustive_kernels import CPM, SNN, pass_all
 from skyband.algorithms.topkw.query_grid import QueryGrid
 from skyband.order import FloatArray, IntArray, SlotArray
@@ -44,7 +49,7 @@ class ExhaustiveBands(Bands):
         timed: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(method, dimensions, grid, changes, timed)
-        self.told = np.zeros((0, 1), np.uint64)  # per held event, a bit for each query that has heard of it
+        self.reported = np.zeros((0, 1), np.uint64)  # per held event, a bit for each query that it was reported to
 
     def pass_over(
         self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray, time: IntArray, key: IntArray,
@@ -57,21 +62,19 @@ class ExhaustiveBands(Bands):
             self._lay_grid(QueryGrid.over(seen, CELLS))
         moments = self._moments(position if moments is None else moments, passed)
         kept, rows = self._behind_held(x, position, slots)
-        told = np.zeros((len(rows[1]), self.watching.shape[1]), np.uint64)
-        told[:kept, : self.told.shape[1]] = self.told
+        reported = np.zeros((len(rows[1]), self.watching.shape[1]), np.uint64)
+        reported[:kept, : self.reported.shape[1]] = self.reported
         slot = rows[2]
         self.band, reports = pass_all(
-            rows[0], rows[1], rows[3], time[slot], key[slot], told, kept, moments, self.timed,
-            self.functions(), (self.used, self.k, self.size, self.since),
-            self.method.kind, self.band, self._index(), self.changes,
+            KernelEvents(*rows, time[slot], key[slot]), kept, moments, self.functions(), self.queries(),
+            self.method.kind, self.band, self._index(), self.changes, self.timed, reported,
         )  # fmt: skip
         self.passed = int(moments[-1])
         inside = rows[1] > self.passed - int(self.size[self.used].max(initial=0))
         head = int(inside.argmax()) if inside.any() else len(inside)
-        self.held, self.told = tuple(column[head:].copy() for column in rows), told[head:].copy()
-        self.band[2][:] -= head
-        row, at_row, kind, at, moment, cost = reports
-        return TopKReports(row, slot[at_row], kind, at, moment, self.sign[row] * cost, self.exactness(row, moment))
+        self.held, self.reported = tuple(column[head:].copy() for column in rows), reported[head:].copy()
+        self.band.slot[:] -= head
+        return self._reports(reports, slot[reports["slot"]])
 
     def _lay_grid(self, grid: QueryGrid) -> None:
         """Take a grid, and let every query watch all of it."""
@@ -86,8 +89,8 @@ class ExhaustiveBands(Bands):
         """Forget queries."""
         super().remove(rows)
         for row in rows:
-            if row >> 6 < self.told.shape[1]:
-                self.told[:, row >> 6] &= ~(np.uint64(1) << np.uint64(row & 63))
+            if row >> 6 < self.reported.shape[1]:
+                self.reported[:, row >> 6] &= ~(np.uint64(1) << np.uint64(row & 63))
 
     def top(self, row: int) -> IntArray:
         """Return the slots of the best events of a query, best first."""
@@ -99,7 +102,7 @@ class ExhaustiveBands(Bands):
 
     def references(self) -> int:
         """Return how many places in rows are in use."""
-        return int(self.band[4].sum())
+        return int(self.band.size.sum())
 
     def compact(self, moved: SlotArray) -> None:
         """Follow events to their new slots."""
@@ -110,8 +113,8 @@ class ExhaustiveBands(Bands):
         """Return everything but the queries as flat arrays, detached from the live ones."""
         grid = self.grid
         edges = np.empty(0) if grid is None else np.concatenate([grid.low, grid.high, [grid.cells]])
-        heard = np.stack([(self.told[:, row >> 6] >> np.uint64(row & 63)) & np.uint64(1) for row in self.used.tolist()])
-        return {**super().state(), "grid": edges, "told": heard.astype(bool).ravel()}
+        bits = [(self.reported[:, row >> 6] >> np.uint64(row & 63)) & np.uint64(1) for row in self.used.tolist()]
+        return {**super().state(), "grid": edges, "told": np.stack(bits).astype(bool).ravel()}
 
     def load(self, state: dict[str, npt.NDArray[Any]]) -> None:
         """Take over what `state` returned, for the same queries, added in the order of their rows."""
@@ -119,7 +122,7 @@ class ExhaustiveBands(Bands):
             low, high = state["grid"][:-1].reshape(2, -1)
             self._lay_grid(QueryGrid(low, high, int(state["grid"][-1])))
         super().load(state)
-        heard = state["told"].reshape(len(self.used), -1)
-        self.told = np.zeros((heard.shape[1], self.watching.shape[1]), np.uint64)
-        for row, told in zip(self.used.tolist(), heard, strict=True):
-            self.told[told, row >> 6] |= np.uint64(1) << np.uint64(row & 63)
+        bits = state["told"].reshape(len(self.used), -1)
+        self.reported = np.zeros((bits.shape[1], self.watching.shape[1]), np.uint64)
+        for row, reported in zip(self.used.tolist(), bits, strict=True):
+            self.reported[reported, row >> 6] |= np.uint64(1) << np.uint64(row & 63)

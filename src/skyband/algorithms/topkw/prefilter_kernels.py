@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.topkw.tree_kernels import find_costs
+from skyband.algorithms.topkw.event_kernels import find_costs
 from skyband.compiled import jit
 
 
 @jit
-def mark_survivors(
+def mark_candidates(
     functions: Any, queries: Any, costs: Any, places: Any, sizes: Any, newest: Any, x: Any, position: Any, kept: Any
 ) -> None:  # fmt: skip
     """Mark the events, given in the order in which they will come, that a query may still want.
 
-    An event is wanted unless k beat it at any moment: first those that are there when it comes and stay until all of
-    these events have come, then those that come after it.
+    An event is wanted unless k dominate it at any moment: first those that are there when it comes and stay until all
+    of these events have come, then those that come after it.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def mark_survivors(
 
 @jit
 def note(costs: Any, e: Any, lasts: Any, k: Any, best: Any, held: Any, kept: Any) -> Any:
-    """Mark an event unless the k best beat it, and put it among them if it lasts; return how many these are."""
+    """Mark an event unless k are better, and put it among these if it lasts; return how many they are."""
     c = costs[e]
     if c != c or (held == k and c > best[k - 1]):
         return held

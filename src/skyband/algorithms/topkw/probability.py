@@ -1,5 +1,15 @@
 """How likely an event is to become one of the best: what the probabilistic k-skyband keeps, and why that is enough.
 
+Paper → code (Top-k/w):
+
+- equation (5) → `p_drop`
+- equation (6) → `p_arrival`
+- equation (7) → `p_theory`
+- equation (8) → `p_last`
+- equation (9), theorem 4.4 → `p_practice`
+- equation (13), lemma A.2, L → `convex_from`
+- section 4.1.1, limit of candidates, table V → `candidates`
+
 In a stream in random order (every permutation as likely as any other), an event that comes in at rank l of a window of
 n events will, with some probability, be among the k best before it leaves. Below a small probability of error one need
 not keep it at all. All numbers are computed by logarithms, so no window is too large.

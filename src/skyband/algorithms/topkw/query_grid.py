@@ -1,5 +1,10 @@
 """An index of queries: a regular grid over the attributes, in which each query watches the cells that interest it.
 
+Paper → code (Top-k/w):
+
+- section 6.1, regular grid → `QueryGrid`
+- section 6.1, cells of interest → `QueryGrid.cells_of`
+
 For each query all cells are sorted by the best cost that anything in them can have. With a threshold, the query
 watches the first of them; as the threshold moves, so does the end of what it watches. Cells at the edges reach to
 infinity: where the data leave the known range, the index only gets slower.

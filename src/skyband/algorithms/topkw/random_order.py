@@ -1,5 +1,9 @@
 """Whether a stream comes in random order: what the probabilistic k-skyband takes for granted, judged block by block.
 
+Paper → code (Top-k/w):
+
+- section 4.1.3, future work: the time distribution is watched → `Watch.judge`
+
 Every statistic is about ranks, so no distribution is assumed, and about both how large values are and how far from the
 middle. Within a block of events: are neighbours alike, do stretches of 50 events differ? Between the blocks of a
 window, by the ranks that their values would have in a block before them: do they differ, is there a trend, does the

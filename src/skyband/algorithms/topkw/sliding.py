@@ -1,13 +1,18 @@
 """Algorithms whose windows slide with every event: what strict, relaxed and probabilistic k-skybands have in common.
 
+Paper → code (Top-k/w):
+
+- section 4, one query → `BandKeeper`
+- section 5, b → `BUFFERED` for time windows
+
 Each query has a band of its own, which is kept up event by event, whether somebody looks or not; a window is answered
 by the top k of the band at its end. `skyband.algorithms.topkw.bands` has the bands; here they get one score that all
 queries share.
 
 Bands behind filters keep about k (1 + ln(n/b)) events per query of a stream in random order, a filter of about
 k ln(b/k), and the b most recent events once for all queries. Only the best of the recent ones enter a band at once;
-what they beat k times while it is recent never does. So an event that is not in a query's band is beaten by k that
-leave the window no earlier, or it is recent and cannot be among the k best before it leaves the buffer: that has
+what they dominate k times while it is recent never does. So an event that is not in a query's band is dominated by k
+that leave the window no earlier, or it is recent and cannot be among the k best before it leaves the buffer: that has
 b = 2,000 events, or a twentieth of a time window, and never more than half of a window (theorem 5.1 of the paper).
 """
 
@@ -85,8 +90,8 @@ class BandKeeper(CandidateKeeper):
             method = replace(method, buffer=max(schedule.size // BUFFERED, 1))
         self.population = schedule.size if arena.counts else 64
         self.bands = engine(method, dimensions=1)
-        wish = BandSpec(schedule.k, schedule.size, self.population, sign=-1.0, point=(0.0,), weight=(1.0,))
-        (self.row,) = self.bands.add([wish])
+        spec = BandSpec(schedule.k, schedule.size, self.population, sign=-1.0, point=(0.0,), weight=(1.0,))
+        (self.row,) = self.bands.add([spec])
 
     def process(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Selection:
         """Take in events, and read the top k of the band at the end of each window."""

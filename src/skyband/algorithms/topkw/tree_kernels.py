@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.topkw.event_kernels import COLUMN, EUCLID, SUM, is_shut, larger
+from skyband.algorithms.topkw.event_kernels import COLUMN, EUCLID, SUM, find_costs
 from skyband.compiled import jit
 
 LEAF = 16  # events in the leaves of a tree, at most
@@ -70,47 +70,6 @@ def grow_tree(x: Any, low: Any, high: Any) -> Any:
             begins[n + 1], ends[n + 1], nodes[n + 1] = middle, end, 2 * node + 2
             n += 2
     return order
-
-
-@jit
-def find_costs(
-    family: Any, sign: Any, point: Any, weight: Any, column: Any, boxed: Any, floor: Any, ceiling: Any, gate: Any,
-    q: Any, x: Any, begin: Any, end: Any, costs: Any,
-) -> None:  # fmt: skip
-    """Find what neighbouring events cost a query: scores, turned so that smaller is better.
-
-    The steps are those of `skyband.algorithms.topkw.event_kernels`, in the same order: results are equal to the last
-    bit.
-    """
-    kind, n = family[q], end - begin
-    for j in range(n):
-        costs[j] = x[begin + j, column[q]] if kind == COLUMN else 0.0
-    for i in range(weight.shape[1] if kind != COLUMN else 0):
-        p, w = point[q, i], weight[q, i]
-        if w == 0.0:
-            continue
-        if kind == EUCLID:
-            for j in range(n):
-                away = x[begin + j, i] - p
-                costs[j] += w * away * away
-        elif kind == SUM:
-            for j in range(n):
-                costs[j] += w * x[begin + j, i]
-        else:
-            for j in range(n):
-                costs[j] = larger(costs[j], w * abs(x[begin + j, i] - p))
-    if kind == EUCLID:
-        for j in range(n):
-            costs[j] = np.sqrt(costs[j])
-    for j in range(n):
-        costs[j] *= sign[q]
-    for i in range(weight.shape[1] if boxed[q] else 0):
-        for j in range(n):
-            if not floor[q, i] <= x[begin + j, i] <= ceiling[q, i]:
-                costs[j] = np.nan
-    for j in range(n if gate[q] >= 0 else 0):
-        if is_shut(x, begin + j, gate[q]):
-            costs[j] = np.nan
 
 
 @jit

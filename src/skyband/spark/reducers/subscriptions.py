@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.algorithms.topkw.prefilter_kernels import mark_survivors
+from skyband.algorithms.topkw.prefilter_kernels import mark_candidates
 from skyband.engine.subscription_group import SubscriptionGroup
 from skyband.engine.subscriptions import Subscriptions
 from skyband.events.ahead import ahead_time
@@ -104,7 +104,7 @@ class SubscriptionPrefilter:
                 coming = place[order][place[order] >= 0]
                 marked = np.zeros(len(taken), bool)
                 values = (np.ascontiguousarray(x[coming]), rows.time[taken][coming])
-                mark_survivors(functions, queries, *best, self.newest, *values, marked)
+                mark_candidates(functions, queries, *best, self.newest, *values, marked)
                 kept[taken[coming[marked]]] = True
         return kept
 
@@ -137,11 +137,11 @@ class SubscriptionReducer:
 def _shortlist(group: SubscriptionGroup) -> Shortlist:
     engine = group.engine
     assert engine is not None
-    cost, position, _, _, size = engine.band[:5]
+    cost, position, size = engine.band.cost, engine.band.position, engine.band.size
     deep = min(DEPTH * int(engine.k[engine.used].max(initial=1)), cost.shape[1])
     used = engine.used
     best = (cost[used, :deep].copy(), position[used, :deep].copy(), np.minimum(size[used], deep))
     bare = SubscriptionGroup(group.kind, group.algorithm, ())
     bare.conditions = group.conditions
-    queries = (used, engine.k, engine.size, engine.since)
+    queries = engine.queries()
     return Shortlist(bare, int(engine.size[used].max(initial=0)), engine.functions(), queries, best)
