@@ -55,7 +55,8 @@ class Fast:
     def process(self, i: int) -> list[int]:
         """Take in an object; return those that are reported."""
         one = self.number[i : i + 1]
-        return self.bands.pass_over(self.x[one], one, one, self.number, np.zeros_like(self.number)).slot.tolist()
+        reports = self.bands.pass_over(self.x[one], one, one, self.number, np.zeros_like(self.number))
+        return [int(slot) for slot in reports.slot]
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -65,7 +66,7 @@ def test_every_step_of_the_published_methods(seed: int, name: str) -> None:
     kind, front = PUBLISHED[name]
     method = Method(kind, front, buffer=b, pruning=GAMMA, limit=LIMIT, additional=ADDITIONAL)
     fast = Fast(Bands, method, k, n, objects)
-    query_filter = None if front == NONE else PF(k, int(fast.bands.filter_most[0]))
+    query_filter: SA | None = None if front == NONE else PF(k, int(fast.bands.filter_most[0]))
     if front in (STRICT, RELAXED):
         query_filter = skyband(front, k)
     plain = TopKW(n, skyband(kind, k), query_filter, b)

@@ -193,7 +193,7 @@ class Bands:
         self.watching = np.ascontiguousarray(_with_rows(self.watching.T, rows // 64 + 1).T)
         for name in ("band", "filters"):
             *columns, heap = getattr(self, name)
-            setattr(self, name, BandRows(*(_with_rows(column, rows) for column in columns), heap))
+            setattr(self, name, BandRows._make([*(_with_rows(column, rows) for column in columns), heap]))
 
     def _new_band(self, rows: int, room: int = _FIRST_ROOM) -> BandRows:
         wide = (rows, room)
@@ -265,7 +265,7 @@ class Bands:
         moments = self._moments(position if moments is None else moments, passed)
         kept, rows = self._behind_held(x, position, slots)
         head, self.band, self.filters, reports = pass_events(
-            KernelEvents(*rows, time, key), kept, moments, self.functions(), self.queries(), self._settings(),
+            KernelEvents._make([*rows, time, key]), kept, moments, self.functions(), self.queries(), self._settings(),
             self.band, self.filters, self._index(),
         )  # fmt: skip
         self.passed = int(moments[-1])

@@ -170,12 +170,12 @@ class BlockBands(Bands):
         node = np.cumsum([0, *(len(s.low) for s in self.segments)])[:-1]
         places = np.array([(*s[:3], at) for s, at in zip(self.segments, node, strict=True)], np.int64)
         queries = self.queries()._replace(used=self.walk)
-        return self.functions(), queries, self.band, KernelEvents(*self.held, time, key), (low, high, places)
+        return self.functions(), queries, self.band, KernelEvents._make([*self.held, time, key]), (low, high, places)
 
     def _widen(self) -> None:
         """Give every row twice the room."""
         wide = (np.concatenate([column, np.empty_like(column)], axis=1) for column in self.band[:4])
-        self.band = BandRows(*wide, *self.band[4:])
+        self.band = BandRows._make([*wide, *self.band[4:]])
 
     # Blocks.
 

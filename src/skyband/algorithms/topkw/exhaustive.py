@@ -66,7 +66,7 @@ class ExhaustiveBands(Bands):
         reported[:kept, : self.reported.shape[1]] = self.reported
         slot = rows[2]
         self.band, reports = pass_all(
-            KernelEvents(*rows, time[slot], key[slot]), kept, moments, self.functions(), self.queries(),
+            KernelEvents._make([*rows, time[slot], key[slot]]), kept, moments, self.functions(), self.queries(),
             self.method.kind, self.band, self._index(), self.changes, self.timed, reported,
         )  # fmt: skip
         self.passed = int(moments[-1])
