@@ -558,3 +558,16 @@ def test_a_service_may_be_asked_for_numbers_and_for_text() -> None:
     found = {answer.query: [row.id for row in answer.rows] for answer in again.advance(20)}
     assert found == {"numbers": [1, 0], "text": [2, 0]}
     assert again.remotes["fans"].replica.view([0, "a"]).value.tolist() == [1.0, 1.0]
+
+
+def test_queries_of_one_service_show_what_each_of_them_selects() -> None:
+    """They share a group, and no carried columns."""
+    first = sb.Query("first", k=1, score="x + value", window=sb.Window(10), join=sb.Join("value"), select=("x",))
+    second = sb.Query("second", k=1, score="x + value", window=sb.Window(10), join=sb.Join("value"), select=("y",))
+    monitor = sb.Monitor([first, second], time="t", id="id", services={"value": lambda ids: dict.fromkeys(ids, 1.0)})
+    monitor.push([{"t": 1, "id": 7, "x": 2.0, "y": "b"}])
+    found = monitor.advance(10).table()
+    assert found.select(["query", "x", "y"]).to_pylist() == [
+        {"query": "first", "x": 2.0, "y": None},
+        {"query": "second", "x": None, "y": "b"},
+    ]

@@ -94,7 +94,8 @@ class AnswerBuilder:
             return []
         shift = np.array([schedule.shift for schedule in self.schedules], np.int64)[due.query]
         block = AnswerBlock(
-            names=[query.name for query in self.queries], query=due.query, start=due.start - shift, end=due.end - shift,
+            names=[query.name for query in self.queries], query=due.query,
+            start=due.start - shift, end=due.end - shift,
             exact=exact, offsets=offsets, events=events, place=place, selects=[query.select for query in self.queries],
             counts=self.counts, provisional=provisional, why=why, spent=spent, ranked=ranked,
         )  # fmt: skip

@@ -16,7 +16,7 @@ from skyband.algorithms.base import Columns
 from skyband.engine.snapshot import State
 from skyband.errors import InputError, QueryError
 from skyband.events.batch import EventBatch, StreamColumns, as_batches, settle_nulls
-from skyband.events.keys import Keys, is_text, move
+from skyband.events.keys import is_text
 from skyband.events.store import EventStore
 from skyband.expressions import Bound, Expression
 from skyband.order import NEVER, BoolArray, IntArray, SlotArray, merit_of
@@ -66,7 +66,6 @@ class Bounds:
     score: Bound
     where: Bound | None
     partition_by: Bound | None
-    text_ids: bool
 
 
 @dataclass
@@ -240,35 +239,21 @@ class Intake:
 
 
 class RankingColumns:
-    """Evaluates a ranking over batches, and keeps the keys of its ids and partitions.
+    """Evaluates a ranking over batches.
 
     Parameters
     ----------
     ranking
         What to evaluate.
     arena
-        Where survivors go.
-    select
-        Columns to carry along.
+        Where candidates go.
     """
 
-    def __init__(self, ranking: Ranking, arena: EventStore, select: Sequence[str]) -> None:
+    def __init__(self, ranking: Ranking, arena: EventStore) -> None:
         self.ranking = ranking
-        self.arena = arena
-        self.select = tuple(select)
-        self.id_keys = Keys()
-        self.partitions = Keys()
+        self.arena, self.select = arena, arena.select
         self.arrived = 0
         self.bounds: Bounds | None = None
-
-    @property
-    def text_ids(self) -> bool:
-        """Whether ids are text."""
-        return self.bounds is not None and self.bounds.text_ids
-
-    def ids(self, keys: IntArray) -> IntArray | pa.Array:
-        """Return the ids of keys."""
-        return self.id_keys.decode(keys) if self.text_ids else keys
 
     def bind(self, schema: pa.Schema, id_column: str) -> None:
         """Look up the columns of the expressions; InputError where one is missing or of a wrong type."""
@@ -281,8 +266,8 @@ class RankingColumns:
             ranking.score.bind(schema, "score"),
             None if ranking.where is None else ranking.where.bind(schema, "filter"),
             None if ranking.partition_by is None else ranking.partition_by.bind(schema),
-            is_text(schema.field(id_column).type),
         )
+        self.arena.text_ids = is_text(schema.field(id_column).type)
 
     def columns(self, rows: EventBatch) -> tuple[Columns, IntArray | None, BatchOutcome]:
         """Evaluate filter and score; leave only the rows that passed and have what they need."""
@@ -305,7 +290,7 @@ class RankingColumns:
         else:
             position = time
         part, ident = self._parts(rows, index), self._ident(rows, index)
-        partitions = 1 if part is None else len(self.partitions.values) + 1
+        partitions = 1 if part is None else len(self.arena.partitions.values) + 1
         columns = Columns(merit, time, position, part, partitions, ident, bool(self.select))
         return columns, index, BatchOutcome(passed, rejected)
 
@@ -314,9 +299,7 @@ class RankingColumns:
         if self.bounds.partition_by is None:
             return None
         values = self.bounds.partition_by.values(rows.batch)
-        part, moved = self.partitions.encode(values if index is None else values.take(pa.array(index)))
-        move(self.arena.part, moved)
-        return part
+        return self.arena.parts(values if index is None else values.take(pa.array(index)))
 
     def _ident(self, rows: EventBatch, index: IntArray | None) -> IntArray | None:
         if self.ranking.distinct is None:
@@ -327,29 +310,11 @@ class RankingColumns:
         coded = ids if pa.types.is_dictionary(ids.type) else ids.dictionary_encode()
         return coded.indices.cast(pa.int64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
-    def store(self, columns: Columns, survivors: IntArray, rows: EventBatch, index: IntArray | None) -> SlotArray:
-        """Put the rows that may matter into the arena, with their ids and what is carried along."""
-        assert self.bounds is not None
-        source = pa.array(survivors if index is None else index[survivors])
-        ids = rows.ids.take(source)
-        if self.bounds.text_ids:
-            key, moved = self.id_keys.encode(ids)
-            move(self.arena.key, moved)
-        else:
-            key = ids.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        payload = None
-        if self.select:
-            payload = pa.Table.from_batches([rows.batch.select(list(self.select)).take(source)])
-        part = 0 if columns.part is None else columns.part[survivors]
-        return self.arena.append(
-            columns.merit[survivors], columns.time[survivors], key, part, columns.position[survivors], payload
-        )
-
-    def forget_unused(self) -> None:
-        """Drop the keys of ids and partitions that the arena no longer holds."""
-        if self.text_ids:
-            move(self.arena.key, self.id_keys.retain(self.arena.key))
-        move(self.arena.part, self.partitions.retain(self.arena.part))
+    def store(self, columns: Columns, kept: IntArray, rows: EventBatch, index: IntArray | None) -> SlotArray:
+        """Put the rows that may matter into the arena."""
+        part = 0 if columns.part is None else columns.part[kept]
+        chosen = kept if index is None else index[kept]
+        return self.arena.add(rows, chosen, columns.merit[kept], columns.position[kept], part)
 
 
 def _both(a: BoolArray | None, b: BoolArray | None) -> BoolArray | None:

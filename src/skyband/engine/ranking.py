@@ -21,7 +21,6 @@ from skyband.engine.snapshot import State, under
 from skyband.engine.stats import GroupStats
 from skyband.errors import QueryError
 from skyband.events.batch import EventBatch, StreamColumns
-from skyband.events.keys import Keys
 from skyband.events.store import EventStore
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, merit_of, rank_in_runs
 from skyband.queries.query import Query
@@ -71,8 +70,8 @@ class RankingGroup(QueryGroup):
         super().__init__(counts=ranking.counts, by_id=ranking.distinct is not None)
         self.ranking = ranking
         self.blind_to = blind_to
-        self.arena = EventStore(ranking.counts)
-        self.intake = RankingColumns(ranking, self.arena, select)
+        self.arena = EventStore(ranking.counts, select)
+        self.intake = RankingColumns(ranking, self.arena)
         self._algorithm, self._planned = algorithm(self.arena, ranking.distinct), True
         self.counts = Counts()
         self.first, self.last = ALWAYS, NEVER
@@ -143,7 +142,7 @@ class RankingGroup(QueryGroup):
 
     def partitions(self, numbers: IntArray) -> pa.Array:
         """Return the partitions that have these numbers."""
-        return self.intake.partitions.decode(numbers)
+        return self.arena.partitions.decode(numbers)
 
     def merits(self, batch: pa.RecordBatch) -> tuple[FloatArray, BoolArray, pa.Array | None]:
         """Return the merits of some rows, which of them are events, and their partitions."""
@@ -332,7 +331,6 @@ class RankingGroup(QueryGroup):
         """Drop what is not kept any more; return the new slot of each event, -1 where it is gone."""
         moved = self.arena.compact(self.algorithm.kept())
         self.algorithm.compact(moved)
-        self.intake.forget_unused()
         return moved
 
     # Answers out.
@@ -417,7 +415,7 @@ class RankingGroup(QueryGroup):
     def _look(self, slots: SlotArray, select: Sequence[str]) -> str:
         """Return a digest of what a provisional answer shows."""
         arena, payload = self.arena, self.arena.payload()
-        ids = self.intake.ids(arena.key[slots])
+        ids = arena.ids(slots)
         shown = repr((ids.tolist(), arena.merit[slots].tolist(), arena.time[slots].tolist()))
         if select and payload is not None:
             shown += repr(payload.select(list(select)).take(pa.array(slots)).to_pylist())
@@ -454,11 +452,11 @@ class RankingGroup(QueryGroup):
         carried = None if payload is None else payload.take(pa.array(slots)).combine_chunks()
         part = arena.part[slots] if self.ranking.partition_by is not None else None
         return Events(
-            id=self.intake.ids(arena.key[slots]),
+            id=arena.ids(slots),
             score=merit_of(arena.merit[slots], self.ranking.order),
             time=arena.time[slots],
             part=part,
-            partition=None if part is None else self.intake.partitions.decode(part),
+            partition=None if part is None else arena.partitions.decode(part),
             payload=carried,
         )
 
@@ -502,8 +500,6 @@ class RankingGroup(QueryGroup):
         tables = {f"arena/{name}": table for name, table in self.arena.state().items()}
         tables |= {f"algorithm/{name}": pa.table({"": pa.array(value)}) for name, value in arrays.items()}
         tables |= self.answers.state()
-        for name, keys in (("ids", self.intake.id_keys), ("partitions", self.intake.partitions)):
-            tables[f"keys/{name}"] = pa.table({"": pa.array(keys.values.tolist())})
         return meta, tables
 
     @classmethod
@@ -522,6 +518,4 @@ class RankingGroup(QueryGroup):
         arrays = {name: table[""].to_numpy().copy() for name, table in under("algorithm/", tables).items()}
         group.algorithm.restore(meta["algorithm"] | arrays)
         group.answers.load(tables)
-        group.intake.id_keys = Keys.of(tables["keys/ids"][""])
-        group.intake.partitions = Keys.of(tables["keys/partitions"][""])
         return group

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import log2
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +17,13 @@ from skyband.algorithms.topkw.query_grid import QueryGrid
 from skyband.algorithms.topkw.sliding import BUFFERED, Sliding
 from skyband.answers.answer import Row
 from skyband.answers.notices import notices_table
+from skyband.engine.snapshot import State, under
 from skyband.events.batch import EventBatch, StreamColumns
-from skyband.events.keys import Keys, is_text, move
+from skyband.events.keys import is_text
 from skyband.events.store import EventStore
 from skyband.expressions import Bound, Expression, parse
 from skyband.expressions.tree import Column
-from skyband.order import FloatArray, IntArray, SlotArray
+from skyband.order import FloatArray, IntArray
 from skyband.queries.subscription import Subscription
 from skyband.times import moment_of
 from skyband.windows import ALWAYS, NEVER
@@ -83,9 +84,8 @@ class SubscriptionGroup:
     """
 
     def __init__(self, kind: GroupKey, algorithm: type[Sliding], select: Sequence[str]) -> None:
-        self.kind, self.algorithm, self.select = kind, algorithm, tuple(select)
-        self.arena = EventStore(kind.counts)
-        self.keys = Keys()
+        self.kind, self.algorithm = kind, algorithm
+        self.arena = EventStore(kind.counts, select)
         self.engine: Bands | None = None  # its grid needs to have seen events
         self.members: dict[str, Subscription] = {}
         self.rows: dict[str, int] = {}
@@ -99,7 +99,6 @@ class SubscriptionGroup:
         self.population = FIRST_POPULATION
         self.late = 0
         self.ample = SPARE  # from so many slots on, those that nobody needs are reclaimed
-        self.text_ids = False
         self._labels: pa.Array | None = None
 
     # Subscriptions come and go.
@@ -185,7 +184,7 @@ class SubscriptionGroup:
     @property
     def carried(self) -> set[str]:
         """The columns that are carried into notices."""
-        return set(self.select)
+        return set(self.arena.select)
 
     @property
     def id_columns(self) -> set[str]:
@@ -199,7 +198,7 @@ class SubscriptionGroup:
         bare = [Expression(name, Column(name)) for name in kind.columns]
         given = [*bare, *([kind.score] if kind.score else [])]
         self.values = [one.bind(schema, "score") for one in given]
-        self.text_ids = is_text(schema.field(source.id).type)
+        self.arena.text_ids = is_text(schema.field(source.id).type)
         self.schema = schema
         self._bind_gates()
 
@@ -229,7 +228,7 @@ class SubscriptionGroup:
         self.arrived += len(taken)
         if not counts:
             self.late += int(np.count_nonzero(position <= moments[taken] - longest[taken]))
-        slots = self._store(rows, taken, position)
+        slots = self.arena.add(rows, taken, np.zeros(len(taken)), position)
         columns = (x, position, slots, self.arena.time, self.arena.key)
         known = self._known(ending)
         if counts:
@@ -288,17 +287,6 @@ class SubscriptionGroup:
         x = np.stack([column[taken] for column in columns], axis=1)
         x = with_gates(x, [None if gate is None else gate[taken] for gate in gates])
         return taken, x, np.flatnonzero(passed & ~whole)
-
-    def _store(self, rows: EventBatch, taken: IntArray, position: IntArray) -> SlotArray:
-        source = pa.array(taken)
-        ids = rows.ids.take(source)
-        if self.text_ids:
-            key, moved = self.keys.encode(ids)
-            move(self.arena.key, moved)
-        else:
-            key = ids.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        payload = pa.Table.from_batches([rows.batch.select(list(self.select)).take(source)]) if self.select else None
-        return self.arena.append(np.zeros(len(taken)), rows.time[taken], key, 0, position, payload)
 
     def _expect(self, passed: int) -> None:
         """Follow the rate of the stream: how many candidates a probabilistic band needs depends on it."""
@@ -365,11 +353,7 @@ class SubscriptionGroup:
         if payload is not None:
             carried = payload.take(pa.array(found.slot))
             columns |= dict(zip(carried.column_names, carried.columns, strict=True))
-        return notices_table(self._labels, found.row, found.kind, self._ids(found.slot), columns)
-
-    def _ids(self, slots: IntArray) -> pa.Array:
-        keys = self.arena.key[slots]
-        return self.keys.decode(keys) if self.text_ids else pa.array(keys)
+        return notices_table(self._labels, found.row, found.kind, pa.array(self.arena.ids(found.slot)), columns)
 
     def top(self, name: str, plain: bool) -> list[Row]:
         """Return the best events of a subscription, best first."""
@@ -380,7 +364,7 @@ class SubscriptionGroup:
         payload = self.arena.payload()
         carried = [{}] * len(slots) if payload is None else payload.take(pa.array(slots)).to_pylist()
         times = self.arena.time[slots].tolist()
-        given = zip(self._ids(slots).to_pylist(), self.engine.scores_of(row).tolist(), times, carried, strict=True)
+        given = zip(self.arena.ids(slots).tolist(), self.engine.scores_of(row).tolist(), times, carried, strict=True)
         return [
             Row(rank, key, score, time if plain else moment_of(time), values=values)
             for rank, (key, score, time, values) in enumerate(given, start=1)
@@ -395,13 +379,11 @@ class SubscriptionGroup:
         if self.engine is None:
             return
         self.engine.compact(self.arena.compact(self.engine.kept()))
-        if self.text_ids:
-            move(self.arena.key, self.keys.retain(self.arena.key))
         self.ample = 2 * self.arena.size + SPARE
 
     # State.
 
-    def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+    def state(self) -> State:
         """Return everything as plain values and tables, detached from the live state."""
         self._compact()
         order = sorted(self.members, key=lambda name: self.rows.get(name, 0))
@@ -413,7 +395,6 @@ class SubscriptionGroup:
         if self.kind.pool:
             meta["conditions"] = [None if one is None else one.text for one in self.conditions]
         tables = {f"arena/{name}": table for name, table in self.arena.state().items()}
-        tables["keys"] = pa.table({"": pa.array(self.keys.values.tolist())})
         if self.engine is not None:
             tables |= {f"engine/{name}": pa.table({"": pa.array(v)}) for name, v in self.engine.state().items()}
             grid = self.engine.grid
@@ -422,7 +403,7 @@ class SubscriptionGroup:
 
     @classmethod
     def load(
-        cls, state: tuple[dict[str, Any], dict[str, pa.Table]], algorithm: type[Sliding], select: Sequence[str],
+        cls, state: State, algorithm: type[Sliding], select: Sequence[str],
         text_ids: bool,
     ) -> SubscriptionGroup:  # fmt: skip
         """Make a circle again from what `state` returned."""
@@ -434,12 +415,12 @@ class SubscriptionGroup:
         circle.conditions = [None if text is None else parse(text) for text in conditions or []]
         circle.members = {one.name: one for one in members}
         circle.arrived, circle.first, circle.population, circle.late = meta["counts"]
-        circle.arena.load({name.removeprefix("arena/"): t for name, t in tables.items() if name.startswith("arena/")})
-        circle.keys, circle.text_ids = Keys.of(tables["keys"][""]), text_ids
+        circle.arena.load(under("arena/", tables))
+        circle.arena.text_ids = text_ids
         if meta["started"]:
             given = np.array(meta["range"]) if meta["range"] else np.zeros((2, len(circle.kind.columns)))
             circle.engine = circle._start(given)
             circle._enter(members)
-            arrays = {name.removeprefix("engine/"): t for name, t in tables.items() if name.startswith("engine/")}
+            arrays = under("engine/", tables)
             circle.engine.load({name: table[""].to_numpy().copy() for name, table in arrays.items()})
         return circle

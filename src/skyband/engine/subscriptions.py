@@ -338,7 +338,7 @@ class Subscriptions:
             "waiting": [one.as_dict() for one in self.waiting.values()],
             "intake": intake,
             "stats": asdict(replace(self._stats, circles=())),
-            "text_ids": any(circle.text_ids for circle in self.circles.values() if circle.engine is not None),
+            "text_ids": any(circle.arena.text_ids for circle in self.circles.values() if circle.engine is not None),
         }
         return snapshot.encode(meta, tables, [circle.state() for circle in self.circles.values()])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect, insort
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from skyband.events.batch import EventBatch
+from skyband.events.keys import Keys, move
 from skyband.order import FloatArray, IntArray, SlotArray, best_first, fingerprints, rank_in_runs, value_ranks
 
 _COLUMNS = {"merit": np.float64, "time": np.int64, "key": np.int64, "part": np.int64, "position": np.int64}
@@ -37,10 +40,14 @@ class EventStore:
     ----------
     counts
         Whether positions are arrival numbers; otherwise they are the event times and take no extra column.
+    select
+        Columns of the stream to carry along.
     """
 
-    def __init__(self, counts: bool) -> None:
-        self.counts = counts
+    def __init__(self, counts: bool, select: Sequence[str] = ()) -> None:
+        self.counts, self.select = counts, tuple(select)
+        self.text_ids = False
+        self.id_keys, self.partitions = Keys(), Keys()
         self.size = 0
         self._columns: dict[str, npt.NDArray[Any]] = {name: np.empty(0, kind) for name, kind in _COLUMNS.items()}
         self._payload: list[pa.Table] = []
@@ -63,6 +70,31 @@ class EventStore:
     def best_first(self, slots: SlotArray, *major: npt.NDArray[Any]) -> IntArray:
         """Return the places of slots from the best event to the worst, within the groups of the major columns."""
         return best_first(self.merit[slots], self.time[slots], self.key[slots], *major)
+
+    def add(
+        self, rows: EventBatch, chosen: IntArray, merit: FloatArray, position: IntArray, part: IntArray | int = 0
+    ) -> SlotArray:  # fmt: skip
+        """Add chosen rows of a batch, with their ids and what is carried along; return their slots."""
+        source = pa.array(chosen)
+        ids = rows.ids.take(source)
+        if self.text_ids:
+            key, moved = self.id_keys.encode(ids)
+            move(self.key, moved)
+        else:
+            key = ids.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        payload = pa.Table.from_batches([rows.batch.select(list(self.select)).take(source)]) if self.select else None
+        return self.append(merit, rows.time[chosen], key, part, position, payload)
+
+    def parts(self, values: pa.Array) -> IntArray:
+        """Return the keys of partition values."""
+        part, moved = self.partitions.encode(values)
+        move(self.part, moved)
+        return part
+
+    def ids(self, slots: SlotArray | IntArray) -> IntArray | pa.Array:
+        """Return the ids of events."""
+        keys = self.key[slots]
+        return self.id_keys.decode(keys) if self.text_ids else keys
 
     def append(
         self,
@@ -154,6 +186,9 @@ class EventStore:
         if payload is not None:
             self._payload = [payload.take(pa.array(alive)).combine_chunks()]
         self.size, self._tied_size = len(alive), 0
+        if self.text_ids:
+            move(self.key, self.id_keys.retain(self.key))
+        move(self.part, self.partitions.retain(self.part))
         return moved
 
     def _grow(self, capacity: int) -> None:
@@ -168,7 +203,9 @@ class EventStore:
         names = [name for name in _COLUMNS if name != "position" or self.counts]
         events = pa.table({name: pa.array(self._columns[name][: self.size].copy()) for name in names})
         payload = self.payload()
-        return {"events": events} | ({} if payload is None else {"payload": payload})
+        keys = {"ids": self.id_keys, "partitions": self.partitions}
+        tables = {name: pa.table({"": pa.array(one.values.tolist())}) for name, one in keys.items()}
+        return {"events": events, **tables} | ({} if payload is None else {"payload": payload})
 
     def load(self, state: dict[str, pa.Table]) -> None:
         """Take over what `state` returned."""
@@ -176,6 +213,7 @@ class EventStore:
             self._columns[name] = state["events"][name].to_numpy().copy()
         self.size = state["events"].num_rows
         self._payload = [state["payload"]] if "payload" in state else []
+        self.id_keys, self.partitions = (Keys.of(state[name][""]) for name in ("ids", "partitions"))
         self._tied_size = 0
 
 
