@@ -151,7 +151,7 @@ def feed(bands: Bands, points: FloatArray, size: int) -> Iterator[Batch]:
     for low in range(0, len(points), size):
         new = arrival[low : low + size]
         began = time.perf_counter()
-        reports = bands.pass_over(points[low : low + size], new, new, arrival, arrival)
+        reports = bands.process(points[low : low + size], new, new, arrival, arrival)
         yield Batch(len(new), time.perf_counter() - began, reports._replace(at=reports.at + low))
 
 

@@ -51,7 +51,7 @@ def test_nobody_keeps_less_and_some_keep_no_more(algorithm: str) -> None:
             now = int(time[rows][-1]) + 1
             monitor.advance(now)
             (group,) = monitor.rankings
-            kept = set(group.arena.key[group.algorithm.kept()].tolist())
+            kept = set(group.store.key[group.algorithm.kept()].tolist())
             least = needed(time[: start + 40], score[: start + 40], queries, now)
             assert least <= kept, f"{algorithm}, seed {seed}, at {now}: an event that is needed is not kept"
             more += len(kept) - len(least)

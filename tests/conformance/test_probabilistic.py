@@ -21,7 +21,7 @@ def reported(method: Method, x: np.ndarray, engine: type[Bands] = Bands) -> set[
     unit = np.eye(QUERIES)
     bands.add([BandSpec(K, WINDOW, WINDOW, weight=tuple(row), point=(0.0,) * QUERIES) for row in unit.tolist()])
     number = np.arange(len(x))
-    reports = bands.pass_over(x, number, number, number, np.zeros_like(number))
+    reports = bands.process(x, number, number, number, np.zeros_like(number))
     assert not isinstance(bands, AdaptiveBands) or bands.using == "pa"
     return set(zip(reports.row.tolist(), reports.slot.tolist(), strict=True))
 

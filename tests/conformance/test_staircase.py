@@ -46,7 +46,7 @@ def test_sealed_panes_keep_exactly_what_may_still_be_answered(seed: int) -> None
         monitor.push({"t": time[rows], "id": time[rows], "x": score[rows]})
         monitor.advance(start + 50)
         (group,) = monitor.rankings
-        kept = set(group.arena.time[group.algorithm.kept()].tolist())
+        kept = set(group.store.time[group.algorithm.kept()].tolist())
         assert kept == rule(time, score, queries, start + 50, pane), f"seed {seed}, after {start + 50}"
 
 

@@ -76,7 +76,7 @@ def test_state_stays_under_the_bound_over_a_long_stream(algorithm: str) -> None:
         stats = monitor.stats()
         assert stats.kept <= stats.bound
         kept.append(stats.kept)
-        assert monitor.rankings[0].arena.size <= 2 * max(kept) + 4096 + 400
+        assert monitor.rankings[0].store.size <= 2 * max(kept) + 4096 + 400
     assert max(kept[150:]) <= 1.3 * max(kept[:150]), "state grows with the stream"
 
 

@@ -72,9 +72,9 @@ NOTHING = np.empty((3, 0), np.int64)
 
 
 def arena_of(scores: list[float]) -> EventStore:
-    arena, time = EventStore(counts=False), np.arange(len(scores))
-    arena.append(np.array(scores), time, time, 0, time, None)
-    return arena
+    store, time = EventStore(counts=False), np.arange(len(scores))
+    store.append(np.array(scores), time, time, 0, time, None)
+    return store
 
 
 def follow(keeper: Band | TopList, slots: list[int], opened: IntArray, steps: IntArray, passed: int) -> None:
@@ -90,7 +90,7 @@ def keeper(request: pytest.FixtureRequest) -> Band | TopList:
 
 
 def scores_of(keeper: Band | TopList, slots: list[int]) -> list[float]:
-    return [float(score) for score in keeper.arena.merit[slots]]
+    return [float(score) for score in keeper.store.merit[slots]]
 
 
 def test_figure_5_1_the_lists_of_mtopband(keeper: Band | TopList) -> None:
@@ -135,14 +135,14 @@ def test_examples_6_1_1_to_6_2_2_window_marks() -> None:
 
 def test_example_7_0_3_each_query_gets_its_share_of_a_view() -> None:
     """At 8 s W0 serves Q1 (k = 3), Q2 (k = 2) and Q3 (k = 1); the view after it serves Q2."""
-    arena = arena_of(SCORES)
-    keeper = TopList(arena, [Schedule(1, 1, name="", k=1)], 0)
+    store = arena_of(SCORES)
+    keeper = TopList(store, [Schedule(1, 1, name="", k=1)], 0)
     windows = DueWindows(np.array([0, 1]), np.array([0, 2]), np.array([8, 10]))
     picks = keeper.follow(np.arange(8, dtype=np.int32), VIEWS, NOTHING, windows, np.array([3, 2]), 10)
     queries = [Schedule(8, 2, name=f"Q{i}", k=k) for i, k in enumerate((3, 2, 1), 1)]
     due = DueWindows(np.array([0, 1, 2, 1]), np.array([0, 0, 0, 2]), np.array([8, 8, 8, 10]))
-    shares = extract(picks, arena, due, queries, np.array([0, 0, 0, 1]))
-    found = [arena.merit[part].tolist() for part in np.split(shares.slots, shares.offsets[1:-1])]
+    shares = extract(picks, store, due, queries, np.array([0, 0, 0, 1]))
+    found = [store.merit[part].tolist() for part in np.split(shares.slots, shares.offsets[1:-1])]
     assert found == [[12, 11, 9], [12, 11], [12], [11, 9]]
 
 

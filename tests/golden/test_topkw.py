@@ -30,7 +30,7 @@ def steps(
     rows, thresholds, told = [], [], []
     for i in range(1, 12):
         at = number[i : i + 1]
-        told += bands.pass_over(np.array([[S[i]]]), at, at, number, number).slot.tolist()
+        told += bands.process(np.array([[S[i]]]), at, at, number, number).slot.tolist()
         held = bands.held[2] if engine is ExhaustiveBands else number
         rows.append([held[band.slot[0, : band.size[0]]].tolist() for band in (bands.band, bands.filters)])
         thresholds.append(float(bands.band.threshold[0]))

@@ -21,9 +21,9 @@ BY_HAND: dict[str, list[tuple[str, str]]] = {  # mistakes that no test noticed o
         ("events = position[~np.isnan(merit) & (position >= self.limits[0])]", "events = position[~np.isnan(merit)]"),
     ],
     "engine/ranking.py": [
-        ("self.shown = {key: seen for key, seen in self.shown.items() if key[1] > closed.get(key[0], ALWAYS)}",
-         "self.shown = {}"),
-        ("self.intake.arrived, self.blind_to]", "self.intake.arrived, NEVER]"),
+        ("self.early_digests = {key: seen for key, seen in digests if key[1] > closed.get(key[0], ALWAYS)}",
+         "self.early_digests = {}"),
+        ("self.intake.arrived, self.unseen_to]", "self.intake.arrived, NEVER]"),
     ],
     "files/durable.py": [('draft = file.with_name(f".{file.name}.draft")', "draft = file")],
 }  # fmt: skip

@@ -72,7 +72,7 @@ class Fast:
         return next(iter(self.algorithm.keepers.values()), None)
 
     def id_of(self, slot: int) -> Any:
-        return self.algorithm.arena.key[slot]
+        return self.algorithm.store.key[slot]
 
 
 def steps(objects: list[Object]) -> Iterator[tuple[list[Object], int]]:

@@ -90,7 +90,7 @@ class Run:
         needed = {o.id for v in V_S for o in stkqf.meaningful(window, v, self.t)}
         assert needed <= {o.id for C_i in self.reference.C.values() for o in C_i}, str(self)
         kept = [slot for keeper in self.algorithm.keepers.values() for slot in Partitions.kept(keeper).tolist()]
-        assert needed <= {int(self.algorithm.arena.key[slot]) for slot in kept}, str(self)
+        assert needed <= {int(self.algorithm.store.key[slot]) for slot in kept}, str(self)
 
     def change(self) -> None:
         """Let a query come or go, and compare what is searched for it."""

@@ -55,7 +55,7 @@ class Fast:
     def process(self, i: int) -> list[int]:
         """Take in an object; return those that are reported."""
         one = self.number[i : i + 1]
-        reports = self.bands.pass_over(self.x[one], one, one, self.number, np.zeros_like(self.number))
+        reports = self.bands.process(self.x[one], one, one, self.number, np.zeros_like(self.number))
         return [int(slot) for slot in reports.slot]
 
 

@@ -33,7 +33,7 @@ def passed(bands: Bands, x: np.ndarray, step: int = 250) -> Iterator[set[Reporte
     number = np.arange(len(x))
     for begin in range(0, len(x), step):
         piece = number[begin : begin + step]
-        reports = bands.pass_over(x[piece], piece, piece, number, np.zeros_like(number))
+        reports = bands.process(x[piece], piece, piece, number, np.zeros_like(number))
         assert np.all(np.diff(reports.at) >= 0)
         assert np.all((reports.at >= 0) & (reports.at < step))
         yield set(zip(reports.row.tolist(), reports.kind.tolist(), reports.slot.tolist(), strict=True))
@@ -93,12 +93,12 @@ def test_a_query_that_comes_with_rapf_is_exact_at_once_and_one_that_comes_with_p
     bands = AdaptiveBands(RAPF, 1)
     bands.add(specs())
     number, zero = np.arange(len(x)), np.zeros(len(x), np.int64)
-    bands.pass_over(x[:CALM], number[:CALM], number[:CALM], number, zero)
+    bands.process(x[:CALM], number[:CALM], number[:CALM], number, zero)
     (early,) = bands.add(specs()[:1])
     assert bands.using == "pa"
     assert not bands.is_exact(early)
     rest = slice(CALM, CALM + BLOCK)
-    bands.pass_over(x[rest], number[rest], number[rest], number, zero)
+    bands.process(x[rest], number[rest], number[rest], number, zero)
     (late,) = bands.add(specs()[:1])
     assert bands.using == "rapf"
     assert bands.is_exact(early), "nothing that it saw is lost"
@@ -121,7 +121,7 @@ def test_reports_fit_together_even_where_pa_errs_all_the_time(seed: int, monkeyp
     now: list[set[int]] = [set() for _ in asked]
     number, exact = np.arange(len(x)), 0
     for e in range(len(x)):
-        reports = bands.pass_over(x[e : e + 1], number[e : e + 1], number[e : e + 1], number, np.zeros_like(number))
+        reports = bands.process(x[e : e + 1], number[e : e + 1], number[e : e + 1], number, np.zeros_like(number))
         for row, slot, kind in zip(reports.row.tolist(), reports.slot.tolist(), reports.kind.tolist(), strict=True):
             if kind == LEFT:
                 now[row].remove(slot)
@@ -154,9 +154,9 @@ def test_a_monitor_says_what_is_used_and_why_and_goes_on_after_a_restart() -> No
             wrong += [row.time for row in answer.rows] != truth[answer.end]
         monitor = sb.Monitor.restore(monitor.snapshot())
         (group,) = monitor.stats().groups
-        said.append(group.uses)
+        said.append(group.method_in_use)
         assert group.kept <= group.bound
-        assert f"uses {group.uses}" in monitor.explain()
+        assert f"uses {group.method_in_use}" in monitor.explain()
     assert wrong == 0
     assert said[0] == "rapf from the start: fewer than 1,000 events came, too few to judge their order"
     assert said[CALM // 500 - 1].startswith("pa since event 3,000 (change 1): ")
@@ -174,7 +174,11 @@ def test_partitions_are_judged_by_themselves() -> None:
     monitor = sb.Monitor([query], algorithm="adaptive", time="t", id="t")
     monitor.push(table)
     monitor.advance(2 * n)
-    assert monitor.stats().groups[0].uses.startswith("pa in 1 bands, rapf in 1 bands; the last: pa since event 3,000")
+    assert (
+        monitor.stats()
+        .groups[0]
+        .method_in_use.startswith("pa in 1 bands, rapf in 1 bands; the last: pa since event 3,000")
+    )
 
 
 @pytest.mark.parametrize("algorithm", ["pa", "adaptive"])

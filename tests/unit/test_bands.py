@@ -118,7 +118,7 @@ def stream(seed: int, n: int = 240, d: int = 2) -> tuple[np.ndarray, np.ndarray]
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("seed", range(6))
 def test_every_step_is_as_defined(seed: int, method: str, indexed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queries come and go, the arena is compacted and the state restored on the way."""
+    """Queries come and go, the store is compacted and the state restored on the way."""
     monkeypatch.setattr("skyband.algorithms.topkw.blocks.LEAST", 5 + 10 * indexed)  # so that there are several blocks
     monkeypatch.setattr("skyband.algorithms.topkw.blocks.REPORTS", 10)
     monkeypatch.setattr("skyband.algorithms.topkw.random_order.BLOCK", 7)
@@ -141,7 +141,7 @@ def test_every_step_is_as_defined(seed: int, method: str, indexed: bool, monkeyp
         rows |= dict(zip(bands.add([specs[q] for q in fresh]), fresh, strict=True))
         slots = slot_of[begin:end]
         time = number[event_of[: slots[-1] + 1]]
-        reports = bands.pass_over(x[begin:end], position[begin:end], slots, time, np.zeros_like(time))
+        reports = bands.process(x[begin:end], position[begin:end], slots, time, np.zeros_like(time))
         found |= {
             (begin + at, rows[row], kind, int(event_of[slot]))
             for row, slot, kind, at in zip(*(column.tolist() for column in reports[:4]), strict=True)
@@ -155,7 +155,7 @@ def test_every_step_is_as_defined(seed: int, method: str, indexed: bool, monkeyp
 
 
 def compacted(bands: Bands, slot_of: Any, event_of: Any, used: int) -> tuple[np.ndarray, np.ndarray]:
-    """Let only kept events keep a slot, as an arena does."""
+    """Let only kept events keep a slot, as an store does."""
     kept = bands.kept()
     moved = np.full(used, -1, np.int32)
     moved[kept] = np.arange(len(kept))
@@ -181,7 +181,7 @@ def test_a_probabilistic_band_needs_no_index_and_no_more_than_its_limit() -> Non
         bands = Bands(Method(PROBABLE), 2, grid)
         bands.add(specs)
         number = np.arange(len(x))
-        reports = bands.pass_over(x, position, number, number, np.zeros_like(number))
+        reports = bands.process(x, position, number, number, np.zeros_like(number))
         found.append(sorted(zip(reports.row.tolist(), reports.slot.tolist(), strict=True)))
         bands.check()
         assert bands.references() <= 8 * (5 + int(bands.most[0]))

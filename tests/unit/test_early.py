@@ -27,5 +27,5 @@ def test_an_open_window_is_shown_again_only_when_it_looks_different(window: sb.W
                 shown[answer.end] = answer.rows
             else:
                 final.add(answer.end)
-        assert set(monitor.rankings[0].shown) == {("soon", end) for end in shown if end not in final}
+        assert set(monitor.rankings[0].early_digests) == {("soon", end) for end in shown if end not in final}
     assert len(final) > 5 < again

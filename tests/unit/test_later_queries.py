@@ -145,7 +145,7 @@ def test_what_is_over_is_forgotten(window: sb.Window) -> None:
         monitor.push([{"t": t, "id": f"id {t}", "x": float(t % 7), "n": 1} for t in range(first, first + 3_000)])
         monitor.advance(first + 2_900)
         if first == 60_000:
-            held = sum(len(group.arena.payload() or ()) for group in monitor.rankings)
+            held = sum(len(group.store.payload() or ()) for group in monitor.rankings)
         if first >= 60_000:  # a snapshot makes room, so there is none before
             sizes.append(len(monitor.snapshot()))
     assert held < 20_000

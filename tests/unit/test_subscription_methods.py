@@ -223,7 +223,7 @@ def test_hundreds_of_conditions_and_ends_share_what_they_can(method: str, timed:
     schema = pa.schema({"t": pa.int64(), "id": pa.int64(), "x": pa.float64(), "y": pa.float64(), "kind": pa.string()})
     found, groups = [], []
     for begin in range(0, N, 80):
-        groups.append(len(following.circles))
+        groups.append(len(following.groups))
         told = following.push(pa.Table.from_pylist(rows[begin : begin + 80], schema=schema))
         found += [(n.at, n.subscription, n.change, n.id, n.score) for n in told]
         following = sb.Subscriptions.restore(following.snapshot())
@@ -251,7 +251,7 @@ def test_a_condition_takes_the_place_of_one_that_is_gone(monkeypatch: pytest.Mon
     assert [row.id for row in following.top("c")] == [2], "it has not seen what met the condition before"
     with pytest.raises(sb.QueryError, match=r"query 'd': .*'z'"):
         following.add(one("d", "z > 1"))
-    assert following.stats().circles[0].looks_at == "score x, where each says, time windows"
+    assert following.stats().groups[0].looks_at == "score x, where each says, time windows"
 
 
 @pytest.mark.parametrize("order", ["random", "the older the better", "the younger the better", "ties"])

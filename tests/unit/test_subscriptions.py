@@ -215,7 +215,7 @@ def test_what_is_missing_late_or_rejected_is_counted() -> None:
     stats = following.stats()
     assert (stats.rows, stats.rejected, stats.late, stats.notices) == (5, 3, 1, 1)
     assert bad == [101, None, 102]
-    assert stats.circles[0].looks_at == "over x, time windows"
+    assert stats.groups[0].looks_at == "over x, time windows"
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_every_published_algorithm_can_follow_them() -> None:
         id="t",
     )
     following.push({"t": [1, 2], "x": [0.5, 0.1]})
-    assert following.stats().circles[0].uses.startswith("rapf from the start: ")
+    assert following.stats().groups[0].method_in_use.startswith("rapf from the start: ")
 
 
 def test_the_words_of_notices_are_the_numbers_of_kernels() -> None:
@@ -284,15 +284,15 @@ def test_time_passes_for_nobody_when_all_have_ended(monkeypatch: pytest.MonkeyPa
     ended = [sb.Subscription(f"s{i}", k=1, score=sb.Distance({"x": 0.0}), last=100, until=50 + i) for i in range(3)]
     following = sb.Subscriptions(ended, time="t", id="t")
     following.push({"t": list(range(50)), "x": [float(t) for t in range(50)]})
-    engine = next(iter(following.circles.values())).engine
+    engine = next(iter(following.groups.values())).engine
     assert engine is not None
-    seen, pass_over = [], engine.pass_over
+    seen, process = [], engine.process
 
     def spy(*given: Any, **named: Any) -> Any:
         seen.append(named["passed"])
-        return pass_over(*given, **named)
+        return process(*given, **named)
 
-    monkeypatch.setattr(engine, "pass_over", spy)
+    monkeypatch.setattr(engine, "process", spy)
     notices = following.push({"t": [1_000], "x": [0.0]})
     assert seen == [52], "what would be promoted after that, one by one, nobody would hear of"
     assert len(notices) == 0

@@ -127,7 +127,7 @@ class Algorithm(ABC):
 
     Parameters
     ----------
-    arena
+    store
         Where the group's events live.
     distinct
         Which events of one id count.
@@ -138,8 +138,8 @@ class Algorithm(ABC):
     exact: ClassVar[bool] = True
     distincts: ClassVar[tuple[Distinct | None, ...]] = (None, "best", "latest")
 
-    def __init__(self, arena: EventStore, distinct: Distinct | None) -> None:
-        self.arena = arena
+    def __init__(self, store: EventStore, distinct: Distinct | None) -> None:
+        self.store = store
         self.distinct = distinct
         self.schedules: Sequence[Schedule] = ()
 
@@ -172,10 +172,10 @@ class Algorithm(ABC):
         """The interface for dropping events before `push`; None where every event matters."""
         return None
 
-    def emptied(self, arena: EventStore) -> Algorithm | None:  # noqa: ARG002 - for those that can
+    def emptied(self, store: EventStore) -> Algorithm | None:  # noqa: ARG002 - for those that can
         """Return an empty one which, given a part of a batch, keeps all that this one would keep of it.
 
-        Its events go into `arena`. None where every event matters.
+        Its events go into `store`. None where every event matters.
         """
         return None
 
@@ -186,12 +186,12 @@ class Algorithm(ABC):
     def peek(self, start: int, end: int, k: int) -> SlotArray:
         """Answer a window that is still open from the events so far."""
         slots = self.kept()
-        position = self.arena.position[slots]
-        return top(self.arena, slots[(position >= start) & (position < end)], k, self.distinct)
+        position = self.store.position[slots]
+        return top(self.store, slots[(position >= start) & (position < end)], k, self.distinct)
 
     def _outside(self, slots: SlotArray, low: int, high: int) -> BoolArray:
         """Tell which events do not lie in ``[low, high)``."""
-        position = self.arena.position[slots]
+        position = self.store.position[slots]
         return (position < low) | (position >= high)
 
     @abstractmethod
@@ -218,7 +218,7 @@ class Algorithm(ABC):
     def check(self) -> None:
         """Raise AssertionError where an invariant does not hold (for tests)."""
 
-    def uses(self) -> str:
+    def method_in_use(self) -> str:
         """Say what is used now, and why, where an algorithm chooses by what it sees; nothing where it does not."""
         return ""
 
@@ -259,22 +259,22 @@ def sift(columns: Columns, counts: BatchCounts, offset: int = 0) -> IntArray:
     return rows
 
 
-def one_per_id(arena: EventStore, slots: SlotArray, distinct: Distinct | None) -> SlotArray:
+def one_per_id(store: EventStore, slots: SlotArray, distinct: Distinct | None) -> SlotArray:
     """Leave of each id of each partition only the event that counts, its best or its latest."""
     if distinct is None or len(slots) == 0:
         return slots
-    part, key = arena.part[slots], arena.key[slots]
-    latest = () if distinct == "best" else (np.negative(arena.position[slots]),)
-    order = arena.best_first(slots, part, key, *latest)
+    part, key = store.part[slots], store.key[slots]
+    latest = () if distinct == "best" else (np.negative(store.position[slots]),)
+    order = store.best_first(slots, part, key, *latest)
     part, key = part[order], key[order]
     first = np.ones(len(order), bool)
     first[1:] = (part[1:] != part[:-1]) | (key[1:] != key[:-1])
     return slots[np.sort(order[first])]
 
 
-def top(arena: EventStore, slots: SlotArray, k: int, distinct: Distinct | None) -> SlotArray:
+def top(store: EventStore, slots: SlotArray, k: int, distinct: Distinct | None) -> SlotArray:
     """Return the best k of each partition by sorting, partition by partition."""
-    slots = one_per_id(arena, slots, distinct)
-    part = arena.part[slots]
-    order = arena.best_first(slots, part)
+    slots = one_per_id(store, slots, distinct)
+    part = store.part[slots]
+    order = store.best_first(slots, part)
     return slots[order][rank_in_runs(part[order]) < k]

@@ -100,8 +100,8 @@ class InOrder(Algorithm):
 
     distincts = (None,)
 
-    def __init__(self, arena: EventStore, distinct: Distinct | None) -> None:
-        super().__init__(arena, distinct)
+    def __init__(self, store: EventStore, distinct: Distinct | None) -> None:
+        super().__init__(store, distinct)
         self.waiting = NO_SLOTS
         self.passed = NEVER  # every event before it was handed on
         self.keepers: dict[int, CandidateKeeper] = {}
@@ -139,14 +139,14 @@ class InOrder(Algorithm):
     def push(self, arriving: Arriving, counts: BatchCounts) -> None:
         """Let events wait; process late ones at once."""
         slots = keep_all(arriving, counts)
-        late = self.arena.position[slots] < self.passed
+        late = self.store.position[slots] < self.passed
         if late.any():
             self._hand_on(slots[late], DueWindows.none(), np.empty(0, np.int64))
         self.waiting = np.concatenate([self.waiting, slots[~late]])
 
     def _hand_on(self, slots: SlotArray, windows: DueWindows, ks: IntArray) -> Selection:
         """Hand events to their partitions' keepers, in order, and collect the answers, partition by partition."""
-        position, part = self.arena.position[slots], self.arena.part[slots]
+        position, part = self.store.position[slots], self.store.part[slots]
         order = np.lexsort((slots, position, part))
         slots, position, part = slots[order], position[order], part[order]
         self._renumber()
@@ -162,17 +162,17 @@ class InOrder(Algorithm):
     def _renumber(self) -> None:
         """Find the keepers' partitions again, whose numbers move as others come and go; forget empty keepers."""
         held = [(keeper, keeper.kept()) for keeper in self.keepers.values()]
-        self.keepers = {int(self.arena.part[kept[0]]): keeper for keeper, kept in held if len(kept)}
+        self.keepers = {int(self.store.part[kept[0]]): keeper for keeper, kept in held if len(kept)}
 
     # Expire and answer.
 
     def answer(self, due: DueWindows, sealed_to: int) -> Selection:
         """Take in all that is sealed, and answer each window when its last event is in."""
-        ready = self.arena.position[self.waiting] < sealed_to
+        ready = self.store.position[self.waiting] < sealed_to
         slots, self.waiting = self.waiting[ready], self.waiting[~ready]
         self.passed = max(self.passed, sealed_to)
         windows, ks, of = meta_windows(due, np.array([s.k for s in self.schedules], np.int64))
-        return extract(self._hand_on(slots, windows, ks), self.arena, due, self.schedules, of)
+        return extract(self._hand_on(slots, windows, ks), self.store, due, self.schedules, of)
 
     # State.
 
@@ -214,10 +214,10 @@ class InOrder(Algorithm):
         """Raise AssertionError where an invariant does not hold."""
         kept = self.kept()
         assert len(np.unique(kept)) == len(kept), "an event is kept twice"
-        assert np.all(self.arena.position[self.waiting] >= self.passed), "an event waits in vain"
+        assert np.all(self.store.position[self.waiting] >= self.passed), "an event waits in vain"
         assert len(kept) <= self.bound(), "more is kept than the bound allows"
         for keeper in self.keepers.values():
-            assert len(np.unique(self.arena.part[keeper.kept()])) < 2, "a keeper has events of two partitions"
+            assert len(np.unique(self.store.part[keeper.kept()])) < 2, "a keeper has events of two partitions"
             keeper.check()
 
 
@@ -252,14 +252,14 @@ def meta_windows(due: DueWindows, ks: IntArray) -> tuple[DueWindows, IntArray, I
 
 
 def extract(
-    picks: Selection, arena: EventStore, due: DueWindows, schedules: Sequence[Schedule], of: IntArray
+    picks: Selection, store: EventStore, due: DueWindows, schedules: Sequence[Schedule], of: IntArray
 ) -> Selection:
     """Give each query its share of what was picked for its window: the first k of each partition."""
     ks = np.array([s.k for s in schedules], np.int64)[due.query]
     starts, lengths = picks.offsets[:-1][of], np.diff(picks.offsets)[of]
     place = np.repeat(starts - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths) + np.arange(lengths.sum())
     slots, window = picks.slots[place], np.repeat(np.arange(len(due)), lengths)
-    mine = rank_in_runs(window, arena.part[slots]) < ks[window]
+    mine = rank_in_runs(window, store.part[slots]) < ks[window]
     return Selection(slots[mine], np.searchsorted(window[mine], np.arange(len(due) + 1)))
 
 

@@ -35,8 +35,8 @@ class Naive(Algorithm):
     name = "naive"
     summary = "keeps the whole window, sorts it for every answer; the baseline"
 
-    def __init__(self, arena: EventStore, distinct: Distinct | None) -> None:
-        super().__init__(arena, distinct)
+    def __init__(self, store: EventStore, distinct: Distinct | None) -> None:
+        super().__init__(store, distinct)
         self.slots = NO_SLOTS
         self.complete_from = NEVER
 
@@ -58,9 +58,9 @@ class Naive(Algorithm):
 
     def answer(self, due: DueWindows, sealed_to: int) -> Selection:  # noqa: ARG002 - nothing is done ahead of time
         """Sort each window anew, then forget what no coming window contains."""
-        position = self.arena.position[self.slots]
+        position = self.store.position[self.slots]
         found = [
-            top(self.arena, self.slots[(position >= start) & (position < end)], self.schedules[q].k, self.distinct)
+            top(self.store, self.slots[(position >= start) & (position < end)], self.schedules[q].k, self.distinct)
             for q, start, end in zip(due.query, due.start, due.end, strict=True)
         ]
         if len(due):

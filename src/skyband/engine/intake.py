@@ -245,13 +245,13 @@ class RankingColumns:
     ----------
     ranking
         What to evaluate.
-    arena
+    store
         Where candidates go.
     """
 
-    def __init__(self, ranking: Ranking, arena: EventStore) -> None:
+    def __init__(self, ranking: Ranking, store: EventStore) -> None:
         self.ranking = ranking
-        self.arena, self.select = arena, arena.select
+        self.store, self.select = store, store.select
         self.arrived = 0
         self.bounds: Bounds | None = None
 
@@ -267,7 +267,7 @@ class RankingColumns:
             None if ranking.where is None else ranking.where.bind(schema, "filter"),
             None if ranking.partition_by is None else ranking.partition_by.bind(schema),
         )
-        self.arena.text_ids = is_text(schema.field(id_column).type)
+        self.store.text_ids = is_text(schema.field(id_column).type)
 
     def columns(self, rows: EventBatch) -> tuple[Columns, IntArray | None, BatchOutcome]:
         """Evaluate filter and score; leave only the rows that passed and have what they need."""
@@ -290,7 +290,7 @@ class RankingColumns:
         else:
             position = time
         part, ident = self._parts(rows, index), self._ident(rows, index)
-        partitions = 1 if part is None else len(self.arena.partitions.values) + 1
+        partitions = 1 if part is None else len(self.store.partitions.values) + 1
         columns = Columns(merit, time, position, part, partitions, ident, bool(self.select))
         return columns, index, BatchOutcome(passed, rejected)
 
@@ -299,7 +299,7 @@ class RankingColumns:
         if self.bounds.partition_by is None:
             return None
         values = self.bounds.partition_by.values(rows.batch)
-        return self.arena.parts(values if index is None else values.take(pa.array(index)))
+        return self.store.parts(values if index is None else values.take(pa.array(index)))
 
     def _ident(self, rows: EventBatch, index: IntArray | None) -> IntArray | None:
         if self.ranking.distinct is None:
@@ -310,11 +310,11 @@ class RankingColumns:
         coded = ids if pa.types.is_dictionary(ids.type) else ids.dictionary_encode()
         return coded.indices.cast(pa.int64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
-    def store(self, columns: Columns, kept: IntArray, rows: EventBatch, index: IntArray | None) -> SlotArray:
-        """Put the rows that may matter into the arena."""
+    def keep(self, columns: Columns, kept: IntArray, rows: EventBatch, index: IntArray | None) -> SlotArray:
+        """Put the rows that may matter into the store."""
         part = 0 if columns.part is None else columns.part[kept]
         chosen = kept if index is None else index[kept]
-        return self.arena.add(rows, chosen, columns.merit[kept], columns.position[kept], part)
+        return self.store.add(rows, chosen, columns.merit[kept], columns.position[kept], part)
 
 
 def _both(a: BoolArray | None, b: BoolArray | None) -> BoolArray | None:

@@ -331,7 +331,7 @@ class Monitor:
         return group.backfill_for(schedule, self.newest)
 
     def fill(self, name: str, history: Any) -> None:
-        """Give a query what it misses of the past: all events of that stretch, for its group; others are left out."""
+        """Give a query what it misses of the past: all events of that interval, for its group; others are left out."""
         assert self.schema is not None
         group, schedule = self._group(name), self._schedule(name)
         batches = [_between(batch, self.source, schedule) for batch in as_batches(history, MOST_ROWS)]

@@ -1,4 +1,4 @@
-"""Queries that rank alike, over one stream: one arena, one algorithm, one schedule a query."""
+"""Queries that rank alike, over one stream: one store, one algorithm, one schedule a query."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NO_ROWS = np.empty(0, np.int64)
 
 @dataclass(frozen=True)
 class _Arriving:
-    """Events of one batch; lists the rows that go into the arena, in their order."""
+    """Events of one batch; lists the rows that go into the store, in their order."""
 
     intake: RankingColumns
     columns: Columns
@@ -43,7 +43,7 @@ class _Arriving:
         """Store these rows and return their slots."""
         if self.stored is not None:
             self.stored.append(rows)
-        return self.intake.store(self.columns, rows, self.rows, self.index)
+        return self.intake.keep(self.columns, rows, self.rows, self.index)
 
 
 class RankingGroup(QueryGroup):
@@ -57,7 +57,7 @@ class RankingGroup(QueryGroup):
         What keeps the candidates.
     select
         Columns to carry along.
-    blind_to
+    unseen_to
         The last position of an event that this group did not take in, because it was not there yet or because
         the event was late for all its queries: a new query whose window reaches back to it cannot be exact.
     """
@@ -65,17 +65,17 @@ class RankingGroup(QueryGroup):
     kind = "ranking"
 
     def __init__(
-        self, ranking: Ranking, algorithm: type[Algorithm], select: Sequence[str], blind_to: int = NEVER
+        self, ranking: Ranking, algorithm: type[Algorithm], select: Sequence[str], unseen_to: int = NEVER
     ) -> None:
         super().__init__(counts=ranking.counts, by_id=ranking.distinct is not None)
         self.ranking = ranking
-        self.blind_to = blind_to
-        self.arena = EventStore(ranking.counts, select)
-        self.intake = RankingColumns(ranking, self.arena)
-        self._algorithm, self._planned = algorithm(self.arena, ranking.distinct), True
+        self.unseen_to = unseen_to
+        self.store = EventStore(ranking.counts, select)
+        self.intake = RankingColumns(ranking, self.store)
+        self._algorithm, self._planned = algorithm(self.store, ranking.distinct), True
         self.counts = Counts()
         self.first, self.last = ALWAYS, NEVER
-        self.shown: dict[tuple[str, int], str] = {}
+        self.early_digests: dict[tuple[str, int], str] = {}
 
     @classmethod
     def handles(cls, query: Query) -> bool:
@@ -142,7 +142,7 @@ class RankingGroup(QueryGroup):
 
     def partitions(self, numbers: IntArray) -> pa.Array:
         """Return the partitions that have these numbers."""
-        return self.arena.partitions.decode(numbers)
+        return self.store.partitions.decode(numbers)
 
     def merits(self, batch: pa.RecordBatch) -> tuple[FloatArray, BoolArray, pa.Array | None]:
         """Return the merits of some rows, which of them are events, and their partitions."""
@@ -165,7 +165,7 @@ class RankingGroup(QueryGroup):
             self._planned = True
         return self._algorithm
 
-    def add(self, queries: Sequence[Query], watermark: int, newest: int = NEVER) -> None:  # noqa: ARG002 - `blind_to`
+    def add(self, queries: Sequence[Query], watermark: int, newest: int = NEVER) -> None:  # noqa: ARG002 - `unseen_to`
         """Serve more queries, which rank as this group does; windows that end by the watermark are past."""
         schedules = [Schedule.of(query.name, query.most_rows, query.window) for query in queries]
         for schedule in schedules:
@@ -179,9 +179,9 @@ class RankingGroup(QueryGroup):
     def exact_from(self, schedule: Schedule) -> int:
         """Return the start of the first window from which on a new query would be exact."""
         exact_from = self.algorithm.exact_from(schedule, self.last)
-        if self.blind_to == NEVER:
+        if self.unseen_to == NEVER:
             return exact_from
-        seen_from = 0 if self.ranking.counts else self.blind_to + 1
+        seen_from = 0 if self.ranking.counts else self.unseen_to + 1
         return max(exact_from, schedule.first_start_from(seen_from))
 
     def backfill_for(self, schedule: Schedule, newest: int) -> Backfill | None:
@@ -196,7 +196,7 @@ class RankingGroup(QueryGroup):
         served = [
             Need(now - start, s.k)
             for s, start in zip(self.schedules, starts, strict=True)
-            if self.blind_to < start < now and s.is_exact(start)
+            if self.unseen_to < start < now and s.is_exact(start)
         ]
         scan = scan_for(Need(now - low, schedule.k), served)
         high = now - scan.newer
@@ -207,7 +207,7 @@ class RankingGroup(QueryGroup):
     def remove(self, name: str) -> None:
         """Stop serving a query."""
         super().remove(name)
-        self.shown = {key: seen for key, seen in self.shown.items() if key[0] != name}
+        self.early_digests = {key: seen for key, seen in self.early_digests.items() if key[0] != name}
         self._planned = not self.schedules
 
     def comparable(self, query: Query) -> list[Row] | None:
@@ -219,22 +219,22 @@ class RankingGroup(QueryGroup):
     def fill(self, rows: EventBatch | None, schedule: Schedule) -> None:
         """Take in, of the past that a query misses, all events from its next window on; None: there were none.
 
-        They replace what is kept of that stretch, so that nothing is counted twice.
+        They replace what is kept of that interval, so that nothing is counted twice.
         """
         low, high = schedule.still_missing()
         self.algorithm.forget_between(low, high)
         self._compact(0.0, 0)  # what is given again must not tie with itself
         if rows is not None:
             self._take(rows, BatchCounts())
-        if high > self.blind_to:
-            self.blind_to = min(self.blind_to, low - 1)
+        if high > self.unseen_to:
+            self.unseen_to = min(self.unseen_to, low - 1)
         assert schedule.backfill is not None
         schedule.backfill = replace(schedule.backfill, low=low, state="done")
 
     def emptied(self) -> RankingGroup | None:
         """Return a group for `candidates` of a part of a batch; None where every row that passes the filter matters."""
         group = RankingGroup(self.ranking, type(self._algorithm), self.intake.select)
-        algorithm = self.algorithm.emptied(group.arena)
+        algorithm = self.algorithm.emptied(group.store)
         if algorithm is None:
             return None
         group.queries, group.schedules, group._algorithm = self.queries, self.schedules, algorithm
@@ -246,7 +246,7 @@ class RankingGroup(QueryGroup):
         A row that is left out is worse than K others of its pane and partition.
         """
         self.intake.bind(rows.batch.schema, rows.source.id)
-        tally, before, stored = self._tally(), self.arena.size, [_NO_ROWS]
+        tally, before, stored = self._tally(), self.store.size, [_NO_ROWS]
         columns, index, seen = self._take(rows, tally, stored)
         self._count(tally, seen, columns, index)
         moved = self._make_room()
@@ -256,7 +256,7 @@ class RankingGroup(QueryGroup):
     def _take(
         self, rows: EventBatch, tally: BatchCounts, stored: list[IntArray] | None = None
     ) -> tuple[Columns, IntArray | None, BatchOutcome]:
-        """Let the algorithm have the rows of a batch; list the rows that go into the arena, in their order."""
+        """Let the algorithm have the rows of a batch; list the rows that go into the store, in their order."""
         columns, index, seen = self.intake.columns(rows)
         self.algorithm.push(_Arriving(self.intake, columns, rows, index, stored), tally)
         self.first, self.last = min(self.first, tally.first), max(self.last, tally.last)
@@ -306,7 +306,7 @@ class RankingGroup(QueryGroup):
             seen.newest = tally.newest
         late = np.concatenate([*tally.late_rows, _NO_ROWS])
         if len(late):
-            self.blind_to = max(self.blind_to, int(columns.position[late].max()))
+            self.unseen_to = max(self.unseen_to, int(columns.position[late].max()))
         seen.late = late if index is None else index[late]
         if tally.rejected:  # NaN scores, which the algorithm met on its way
             nan = np.flatnonzero(np.isnan(columns.merit))
@@ -323,13 +323,13 @@ class RankingGroup(QueryGroup):
         self.counts.partly_late += tally.partly_late
 
     def _compact(self, share: float = 2.0, spare: int = 4096) -> None:
-        """Make room in the arena once much of it is not kept any more."""
-        if self.arena.size > share * len(self.algorithm.kept()) + spare:
+        """Make room in the store once much of it is not kept any more."""
+        if self.store.size > share * len(self.algorithm.kept()) + spare:
             self._make_room()
 
     def _make_room(self) -> SlotArray:
         """Drop what is not kept any more; return the new slot of each event, -1 where it is gone."""
-        moved = self.arena.compact(self.algorithm.kept())
+        moved = self.store.compact(self.algorithm.kept())
         self.algorithm.compact(moved)
         return moved
 
@@ -353,9 +353,10 @@ class RankingGroup(QueryGroup):
             return []
         picks = self._in_order(due, self.algorithm.answer(due, max(limits)))
         self.close(limits)
-        if self.shown:
+        if self.early_digests:
             closed = {schedule.name: schedule.closed_to for schedule in self.schedules}
-            self.shown = {key: seen for key, seen in self.shown.items() if key[1] > closed.get(key[0], ALWAYS)}
+            digests = self.early_digests.items()
+            self.early_digests = {key: seen for key, seen in digests if key[1] > closed.get(key[0], ALWAYS)}
         blocks = self._blocks(due, picks)
         self._compact()
         return blocks
@@ -372,8 +373,8 @@ class RankingGroup(QueryGroup):
             for end in schedule.ends_by(limit).tolist():
                 slots = self._peek(q, end)
                 look = self._look(slots, query.select)
-                if self.shown.get((query.name, end)) != look:
-                    self.shown[query.name, end] = look
+                if self.early_digests.get((query.name, end)) != look:
+                    self.early_digests[query.name, end] = look
                     starts.append((q, end - schedule.size, end))
                     parts.append(slots)
         if not starts:
@@ -392,7 +393,7 @@ class RankingGroup(QueryGroup):
 
     def _in_order(self, due: DueWindows, picks: Selection) -> Selection:
         """Let answers show, of events that tie, the first by what they carry: algorithms take any of them."""
-        tied = self.arena.tied() if len(picks.slots) else None
+        tied = self.store.tied() if len(picks.slots) else None
         if tied is None or (self.ranking.counts and self.ranking.distinct == "latest"):  # which arrived last is known
             return picks
         of = tied.of[picks.slots]
@@ -407,28 +408,28 @@ class RankingGroup(QueryGroup):
             begins = np.flatnonzero(rank == 0)
             for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(rank)], strict=True):
                 members = tied.slots[tied.starts[of[begin]] : tied.starts[of[begin] + 1]]
-                position = self.arena.position[members]
+                position = self.store.position[members]
                 inside = (position >= due.start[window[begin]]) & (position < due.end[window[begin]])
                 slots[places[begin:end]] = members[inside][: end - begin]
         return replace(picks, slots=slots)
 
     def _look(self, slots: SlotArray, select: Sequence[str]) -> str:
         """Return a digest of what a provisional answer shows."""
-        arena, payload = self.arena, self.arena.payload()
-        ids = arena.ids(slots)
-        shown = repr((ids.tolist(), arena.merit[slots].tolist(), arena.time[slots].tolist()))
+        store, payload = self.store, self.store.payload()
+        ids = store.ids(slots)
+        shown = repr((ids.tolist(), store.merit[slots].tolist(), store.time[slots].tolist()))
         if select and payload is not None:
             shown += repr(payload.select(list(select)).take(pa.array(slots)).to_pylist())
         return blake2b(shown.encode(), digest_size=12).hexdigest()
 
     def _blocks(self, due: DueWindows, picks: Selection, provisional: bool = False) -> list[AnswerBlock]:
         # Events are in many answers: with more rows than slots, the slots are stored once and rows refer to them.
-        shared = len(picks.slots) > self.arena.size
+        shared = len(picks.slots) > self.store.size
         whole, exact = self._exact(due, picks), self.algorithm.exact
         return self.answers.blocks(
             due,
             picks.offsets,
-            self._events(np.arange(self.arena.size) if shared else picks.slots),
+            self._events(np.arange(self.store.size) if shared else picks.slots),
             whole & exact,
             WARMING_UP if exact else np.where(whole, APPROXIMATE, WARMING_UP),
             place=picks.slots if shared else None,
@@ -442,21 +443,21 @@ class RankingGroup(QueryGroup):
         for window in np.flatnonzero(~exact).tolist():
             exact[window] = self.schedules[due.query[window]].is_exact(int(due.start[window]))
         if picks.proven is not None:
-            exact |= picks.proven & (due.start > self.blind_to)
+            exact |= picks.proven & (due.start > self.unseen_to)
         return exact
 
     def _events(self, slots: SlotArray | IntArray) -> Events:
-        """Return the events in slots, detached from the arena."""
-        arena = self.arena
-        payload = arena.payload()
+        """Return the events in slots, detached from the store."""
+        store = self.store
+        payload = store.payload()
         carried = None if payload is None else payload.take(pa.array(slots)).combine_chunks()
-        part = arena.part[slots] if self.ranking.partition_by is not None else None
+        part = store.part[slots] if self.ranking.partition_by is not None else None
         return Events(
-            id=arena.ids(slots),
-            score=merit_of(arena.merit[slots], self.ranking.order),
-            time=arena.time[slots],
+            id=store.ids(slots),
+            score=merit_of(store.merit[slots], self.ranking.order),
+            time=store.time[slots],
             part=part,
-            partition=None if part is None else arena.partitions.decode(part),
+            partition=None if part is None else store.partitions.decode(part),
             payload=carried,
         )
 
@@ -466,7 +467,7 @@ class RankingGroup(QueryGroup):
         """Return the numbers so far."""
         return [GroupStats(
             str(self.ranking), tuple(query.name for query in self.queries), **asdict(self.counts),
-            kept=len(self.algorithm.kept()), bound=self.algorithm.bound(), uses=self.algorithm.uses(),
+            kept=len(self.algorithm.kept()), bound=self.algorithm.bound(), method_in_use=self.algorithm.method_in_use(),
         )]  # fmt: skip
 
     def explain(self, number: int) -> list[str]:
@@ -493,11 +494,11 @@ class RankingGroup(QueryGroup):
             "schedules": [asdict(schedule) for schedule in self.schedules],
             "select": self.intake.select,
             "counts": asdict(self.counts),
-            "extent": [self.first, self.last, self.intake.arrived, self.blind_to],
-            "shown": [[name, end, look] for (name, end), look in self.shown.items()],
+            "extent": [self.first, self.last, self.intake.arrived, self.unseen_to],
+            "early_digests": [[name, end, look] for (name, end), look in self.early_digests.items()],
             "algorithm": {name: value for name, value in algorithm.items() if name not in arrays},
         }
-        tables = {f"arena/{name}": table for name, table in self.arena.state().items()}
+        tables = {f"store/{name}": table for name, table in self.store.state().items()}
         tables |= {f"algorithm/{name}": pa.table({"": pa.array(value)}) for name, value in arrays.items()}
         tables |= self.answers.state()
         return meta, tables
@@ -511,9 +512,9 @@ class RankingGroup(QueryGroup):
         group.queries += queries
         group.schedules += [Schedule.load(given) for given in meta["schedules"]]
         group.counts = Counts(**meta["counts"])
-        group.first, group.last, group.intake.arrived, group.blind_to = meta["extent"]
-        group.shown = {(name, end): look for name, end, look in meta["shown"]}
-        group.arena.load(under("arena/", tables))
+        group.first, group.last, group.intake.arrived, group.unseen_to = meta["extent"]
+        group.early_digests = {(name, end): look for name, end, look in meta["early_digests"]}
+        group.store.load(under("store/", tables))
         group.algorithm.plan(group.schedules)
         arrays = {name: table[""].to_numpy().copy() for name, table in under("algorithm/", tables).items()}
         group.algorithm.restore(meta["algorithm"] | arrays)

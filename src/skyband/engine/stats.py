@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 class GroupStats:
     """One group of queries that rank alike: what its filter let in, and what it keeps.
 
-    `kept` is the number of candidate events, `bound` how many it can be at most as things stand. `uses` is what an
-    algorithm that chooses by what it sees uses now, and why.
+    `kept` is the number of candidate events, `bound` how many it can be at most as things stand.
+    `method_in_use` is what an algorithm that chooses by what it sees uses now, and why.
     """
 
     ranking: str
@@ -21,7 +21,7 @@ class GroupStats:
     rejected: int
     kept: int
     bound: int
-    uses: str = ""
+    method_in_use: str = ""
 
 
 @dataclass(frozen=True)

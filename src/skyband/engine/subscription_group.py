@@ -1,4 +1,4 @@
-"""A circle: subscriptions that look at the same columns of the same events, and share an engine."""
+"""A group: subscriptions that look at the same columns of the same events, and share an engine."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class SubscriptionGroup:
 
     def __init__(self, kind: GroupKey, algorithm: type[Sliding], select: Sequence[str]) -> None:
         self.kind, self.algorithm = kind, algorithm
-        self.arena = EventStore(kind.counts, select)
+        self.store = EventStore(kind.counts, select)
         self.engine: Bands | None = None  # its grid needs to have seen events
         self.members: dict[str, Subscription] = {}
         self.rows: dict[str, int] = {}
@@ -184,7 +184,7 @@ class SubscriptionGroup:
     @property
     def carried(self) -> set[str]:
         """The columns that are carried into notices."""
-        return set(self.arena.select)
+        return set(self.store.select)
 
     @property
     def id_columns(self) -> set[str]:
@@ -198,7 +198,7 @@ class SubscriptionGroup:
         bare = [Expression(name, Column(name)) for name in kind.columns]
         given = [*bare, *([kind.score] if kind.score else [])]
         self.values = [one.bind(schema, "score") for one in given]
-        self.arena.text_ids = is_text(schema.field(source.id).type)
+        self.store.text_ids = is_text(schema.field(source.id).type)
         self.schema = schema
         self._bind_gates()
 
@@ -228,19 +228,19 @@ class SubscriptionGroup:
         self.arrived += len(taken)
         if not counts:
             self.late += int(np.count_nonzero(position <= moments[taken] - longest[taken]))
-        slots = self.arena.add(rows, taken, np.zeros(len(taken)), position)
-        columns = (x, position, slots, self.arena.time, self.arena.key)
+        slots = self.store.add(rows, taken, np.zeros(len(taken)), position)
+        columns = (x, position, slots, self.store.time, self.store.key)
         known = self._known(ending)
         if counts:
-            found = self.engine.pass_over(*columns)
+            found = self.engine.process(*columns)
             found = found._replace(moment=moments[taken[found.at]])
         else:
             passed = self._last_moment(int(moments[-1]), ending)
-            found = self.engine.pass_over(*columns, passed=passed, moments=moments[taken])
+            found = self.engine.process(*columns, passed=passed, moments=moments[taken])
         self._expect(int(moments[-1]))
         row = np.append(taken + offset, -1)[found.at]  # what time alone does comes before the rows of its moment
         tables = self._told(found, row, ending, known)
-        if self.arena.size > self.ample:
+        if self.store.size > self.ample:
             self._compact()
         return tables, rejected
 
@@ -267,7 +267,7 @@ class SubscriptionGroup:
         none, known = np.empty(0, np.int64), self._known(ending)
         x = with_gates(np.empty((0, len(self.values))), [None] * len(self.gates))
         passed = self.engine.passed if self.kind.counts else self._last_moment(moment, ending)
-        found = self.engine.pass_over(x, none, none, self.arena.time, self.arena.key, passed)
+        found = self.engine.process(x, none, none, self.store.time, self.store.key, passed)
         return self._told(found, found.at, ending, known)
 
     def columns(self, rows: EventBatch) -> tuple[IntArray, FloatArray, IntArray]:
@@ -336,7 +336,7 @@ class SubscriptionGroup:
         assert self.engine is not None
         row, n = self.rows[name], len(best)
         slot, score = np.array(list(best), np.int64), np.array(list(best.values()))
-        time, key = self.arena.time[slot], self.arena.key[slot]
+        time, key = self.store.time[slot], self.store.key[slot]
         order = np.lexsort((slot, key, -time, self.engine.sign[row] * score))
         who, at, moment = np.full(n, row), np.full(n, -1), np.full(n, end)
         exact = self.engine.exactness(who, moment)
@@ -345,15 +345,15 @@ class SubscriptionGroup:
     def _notices(self, found: TopKReports, row: IntArray) -> pa.Table:
         if self._labels is None:
             self._labels = pa.array(self.names, pa.string())
-        payload = self.arena.payload()
+        payload = self.store.payload()
         columns = {
-            "score": found.score, "time": self.arena.time[found.slot], "at": found.moment, "exact": found.exact,
+            "score": found.score, "time": self.store.time[found.slot], "at": found.moment, "exact": found.exact,
             "row": row,
         }  # fmt: skip
         if payload is not None:
             carried = payload.take(pa.array(found.slot))
             columns |= dict(zip(carried.column_names, carried.columns, strict=True))
-        return notices_table(self._labels, found.row, found.kind, pa.array(self.arena.ids(found.slot)), columns)
+        return notices_table(self._labels, found.row, found.kind, pa.array(self.store.ids(found.slot)), columns)
 
     def top(self, name: str, plain: bool) -> list[Row]:
         """Return the best events of a subscription, best first."""
@@ -361,10 +361,10 @@ class SubscriptionGroup:
             return []
         row = self.rows[name]
         slots = self.engine.top(row)
-        payload = self.arena.payload()
+        payload = self.store.payload()
         carried = [{}] * len(slots) if payload is None else payload.take(pa.array(slots)).to_pylist()
-        times = self.arena.time[slots].tolist()
-        given = zip(self.arena.ids(slots).tolist(), self.engine.scores_of(row).tolist(), times, carried, strict=True)
+        times = self.store.time[slots].tolist()
+        given = zip(self.store.ids(slots).tolist(), self.engine.scores_of(row).tolist(), times, carried, strict=True)
         return [
             Row(rank, key, score, time if plain else moment_of(time), values=values)
             for rank, (key, score, time, values) in enumerate(given, start=1)
@@ -378,8 +378,8 @@ class SubscriptionGroup:
         """Reclaim the slots of events that nobody needs."""
         if self.engine is None:
             return
-        self.engine.compact(self.arena.compact(self.engine.kept()))
-        self.ample = 2 * self.arena.size + SPARE
+        self.engine.compact(self.store.compact(self.engine.kept()))
+        self.ample = 2 * self.store.size + SPARE
 
     # State.
 
@@ -394,7 +394,7 @@ class SubscriptionGroup:
         }
         if self.kind.pool:
             meta["conditions"] = [None if one is None else one.text for one in self.conditions]
-        tables = {f"arena/{name}": table for name, table in self.arena.state().items()}
+        tables = {f"store/{name}": table for name, table in self.store.state().items()}
         if self.engine is not None:
             tables |= {f"engine/{name}": pa.table({"": pa.array(v)}) for name, v in self.engine.state().items()}
             grid = self.engine.grid
@@ -406,21 +406,21 @@ class SubscriptionGroup:
         cls, state: State, algorithm: type[Sliding], select: Sequence[str],
         text_ids: bool,
     ) -> SubscriptionGroup:  # fmt: skip
-        """Make a circle again from what `state` returned."""
+        """Make a group again from what `state` returned."""
         meta, tables = state
         members = [Subscription.from_dict(given) for given in meta["members"]]
         kind = GroupKey.of(members[0])
         conditions = meta.get("conditions")
-        circle = cls(kind if conditions is None else kind._replace(where=None, pool=True), algorithm, select)
-        circle.conditions = [None if text is None else parse(text) for text in conditions or []]
-        circle.members = {one.name: one for one in members}
-        circle.arrived, circle.first, circle.population, circle.late = meta["counts"]
-        circle.arena.load(under("arena/", tables))
-        circle.arena.text_ids = text_ids
+        group = cls(kind if conditions is None else kind._replace(where=None, pool=True), algorithm, select)
+        group.conditions = [None if text is None else parse(text) for text in conditions or []]
+        group.members = {one.name: one for one in members}
+        group.arrived, group.first, group.population, group.late = meta["counts"]
+        group.store.load(under("store/", tables))
+        group.store.text_ids = text_ids
         if meta["started"]:
-            given = np.array(meta["range"]) if meta["range"] else np.zeros((2, len(circle.kind.columns)))
-            circle.engine = circle._start(given)
-            circle._enter(members)
+            given = np.array(meta["range"]) if meta["range"] else np.zeros((2, len(group.kind.columns)))
+            group.engine = group._start(given)
+            group._enter(members)
             arrays = under("engine/", tables)
-            circle.engine.load({name: table[""].to_numpy().copy() for name, table in arrays.items()})
-        return circle
+            group.engine.load({name: table[""].to_numpy().copy() for name, table in arrays.items()})
+        return group

@@ -33,7 +33,7 @@ APART = 16  # conditions of which each has a group of its own, among subscriptio
 class SubscriptionGroupStats:
     """Subscriptions that share an engine: what they look at, how many, and how many events are kept for them.
 
-    `uses` is what an algorithm that chooses by what it sees uses now, and why.
+    `method_in_use` is what an algorithm that chooses by what it sees uses now, and why.
     """
 
     looks_at: str
@@ -41,7 +41,7 @@ class SubscriptionGroupStats:
     events: int
     kept: int
     late: int
-    uses: str = ""
+    method_in_use: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,17 +60,17 @@ class SubscriptionStats:
     notices: int = 0
     seconds: float = 0.0
     waiting: int = 0
-    circles: tuple[SubscriptionGroupStats, ...] = ()
+    groups: tuple[SubscriptionGroupStats, ...] = ()
 
     @property
     def late(self) -> int:
-        """How many events had left every window of some circle when they came."""
-        return sum(circle.late for circle in self.circles)
+        """How many events had left every window of some group when they came."""
+        return sum(group.late for group in self.groups)
 
     @property
     def kept(self) -> int:
         """How many events are kept."""
-        return sum(circle.kept for circle in self.circles)
+        return sum(group.kept for group in self.groups)
 
 
 class Subscriptions:
@@ -125,7 +125,7 @@ class Subscriptions:
             )
             raise QueryError(msg)
         self.intake = Intake(self.source, self.select, on_rejected=on_rejected)
-        self.circles: dict[GroupKey, SubscriptionGroup] = {}
+        self.groups: dict[GroupKey, SubscriptionGroup] = {}
         self.waiting: dict[str, Subscription] = {}  # until they become active
         self.ends: dict[str, int] = {}  # of those that end by themselves
         self._stats = SubscriptionStats()
@@ -146,7 +146,7 @@ class Subscriptions:
     @property
     def subscriptions(self) -> dict[str, Subscription]:
         """All subscriptions by name, those that wait to become active too."""
-        return {name: one for circle in self.circles.values() for name, one in circle.members.items()} | self.waiting
+        return {name: one for group in self.groups.values() for name, one in group.members.items()} | self.waiting
 
     def add(self, *subscriptions: Subscription) -> None:
         """Let subscriptions see the events from now on, or from when they say.
@@ -175,23 +175,23 @@ class Subscriptions:
         A few conditions have groups of their own, which see only events that meet them. Further ones share a group: it
         is the number of groups that costs.
         """
-        apart = Counter(kind.pooled() for kind in self.circles)
+        apart = Counter(kind.pooled() for kind in self.groups)
         alike: dict[GroupKey, list[Subscription]] = {}
         for one in subscriptions:
             kind = GroupKey.of(one)
             pool = kind.pooled()
-            if pool is not None and kind not in self.circles and kind not in alike:
+            if pool is not None and kind not in self.groups and kind not in alike:
                 kind = kind if apart[pool] < APART else pool
                 apart[pool] += kind is not pool
             alike.setdefault(kind, []).append(one)
         return alike
 
     def _check(self, kind: GroupKey, subscriptions: Sequence[Subscription]) -> None:
-        counted = {circle.counts for circle in self.circles} | {one.extent[1] for one in self.waiting.values()}
+        counted = {group.counts for group in self.groups} | {one.extent[1] for one in self.waiting.values()}
         if counted | {kind.counts} == {True, False}:
             msg = "some windows count events and some are in time; give each kind Subscriptions of its own"
             raise QueryError(msg, subscriptions[0].name)
-        if self.schema is not None and (kind.pool or kind not in self.circles):
+        if self.schema is not None and (kind.pool or kind not in self.groups):
             for one in subscriptions if kind.pool else subscriptions[:1]:
                 try:
                     group = SubscriptionGroup(kind, self.algorithm, self.select)
@@ -202,11 +202,11 @@ class Subscriptions:
 
     def _activate(self, members: Sequence[Subscription]) -> None:
         for kind, some in self._alike(members).items():
-            if kind not in self.circles:
-                self.circles[kind] = SubscriptionGroup(kind, self.algorithm, self.select)
+            if kind not in self.groups:
+                self.groups[kind] = SubscriptionGroup(kind, self.algorithm, self.select)
                 if self.schema is not None:
-                    self.circles[kind].bind(self.schema, self.source)
-            self.circles[kind].add(some)
+                    self.groups[kind].bind(self.schema, self.source)
+            self.groups[kind].add(some)
 
     def remove(self, *names: str) -> None:
         """End subscriptions."""
@@ -218,10 +218,10 @@ class Subscriptions:
         for name in names:
             self.waiting.pop(name, None)
             self.ends.pop(name, None)
-        for kind, circle in list(self.circles.items()):
-            circle.remove([name for name in names if name in circle.members])
-            if not circle.members:
-                del self.circles[kind]
+        for kind, group in list(self.groups.items()):
+            group.remove([name for name in names if name in group.members])
+            if not group.members:
+                del self.groups[kind]
 
     def _begin(self, moment: int) -> None:
         """Let subscriptions begin whose time comes by a moment."""
@@ -252,7 +252,7 @@ class Subscriptions:
         """
         began = clock.perf_counter()
         tables: list[pa.Table] = []
-        for rows in self.intake.batches(batch, self.circles.values(), not_after):
+        for rows in self.intake.batches(batch, self.groups.values(), not_after):
             tables += self._push(rows)
         return self._notices(tables, began)
 
@@ -265,8 +265,8 @@ class Subscriptions:
         tables, seen = [], [BatchOutcome(None, np.flatnonzero(times == NEVER), newest=newest)]
         self._begin(newest)
         ending = self._ending(newest)
-        for circle in self.circles.values():
-            told, without = circle.push(rows, moments, self.intake.counts.rows, _of(circle, ending))
+        for group in self.groups.values():
+            told, without = group.push(rows, moments, self.intake.counts.rows, _of(group, ending))
             tables += told
             seen.append(BatchOutcome(None, without))
         self.remove(*ending)
@@ -279,7 +279,7 @@ class Subscriptions:
         self.intake.newest = max(self.newest, microseconds_of(moment))
         self._begin(self.newest)
         ending = self._ending(self.newest)
-        tables = [t for circle in self.circles.values() for t in circle.pass_time(self.newest, _of(circle, ending))]
+        tables = [t for group in self.groups.values() for t in group.pass_time(self.newest, _of(group, ending))]
         self.remove(*ending)
         return self._notices(tables, began)
 
@@ -295,15 +295,15 @@ class Subscriptions:
 
     def declare(self, schema: pa.Schema) -> None:
         """Say which columns the stream has before any event shows them; subscriptions to others are refused."""
-        self.intake.declare(schema, self.circles.values())
+        self.intake.declare(schema, self.groups.values())
 
     # Looking inside.
 
     def top(self, name: str) -> list[Row]:
         """Return the best events of a subscription as they are now, best first."""
-        for circle in self.circles.values():
-            if name in circle.members:
-                return circle.top(name, self.intake.plain)
+        for group in self.groups.values():
+            if name in group.members:
+                return group.top(name, self.intake.plain)
         if name in self.waiting:
             return []
         msg = f"there is no subscription {name!r}; there are {len(self.subscriptions):,}"
@@ -311,20 +311,20 @@ class Subscriptions:
 
     def stats(self) -> SubscriptionStats:
         """Return the numbers so far."""
-        circles = tuple(
+        groups = tuple(
             SubscriptionGroupStats(
                 str(kind),
-                len(circle.members),
-                circle.arrived,
-                circle.kept(),
-                circle.late,
-                "" if circle.engine is None else circle.engine.uses(),
+                len(group.members),
+                group.arrived,
+                group.kept(),
+                group.late,
+                "" if group.engine is None else group.engine.method_in_use(),
             )
-            for kind, circle in self.circles.items()
+            for kind, group in self.groups.items()
         )
         counts = self.intake.counts
         given = {"rows": counts.rows, "rejected": counts.rejected, "ahead": counts.ahead}
-        return replace(self._stats, **given, waiting=len(self.waiting), circles=circles)
+        return replace(self._stats, **given, waiting=len(self.waiting), groups=groups)
 
     # Snapshots.
 
@@ -337,10 +337,10 @@ class Subscriptions:
             "select": self.select,
             "waiting": [one.as_dict() for one in self.waiting.values()],
             "intake": intake,
-            "stats": asdict(replace(self._stats, circles=())),
-            "text_ids": any(circle.arena.text_ids for circle in self.circles.values() if circle.engine is not None),
+            "stats": asdict(replace(self._stats, groups=())),
+            "text_ids": any(group.store.text_ids for group in self.groups.values() if group.engine is not None),
         }
-        return snapshot.encode(meta, tables, [circle.state() for circle in self.circles.values()])
+        return snapshot.encode(meta, tables, [group.state() for group in self.groups.values()])
 
     @classmethod
     def restore(cls, blob: bytes, *, on_rejected: Sink | None = None) -> Self:
@@ -358,18 +358,18 @@ class Subscriptions:
         self = cls(
             algorithm=meta["algorithm"], select=meta["select"], on_rejected=on_rejected, **meta["intake"]["source"]
         )
-        circles = [SubscriptionGroup.load(state, self.algorithm, self.select, meta["text_ids"]) for state in states]
-        self.circles = {circle.kind: circle for circle in circles}
+        groups = [SubscriptionGroup.load(state, self.algorithm, self.select, meta["text_ids"]) for state in states]
+        self.groups = {group.kind: group for group in groups}
         self.waiting = {given["name"]: Subscription.from_dict(given) for given in meta["waiting"]}
         self.ends = {name: one.ends for name, one in self.subscriptions.items() if one.ends is not None}
-        self._stats = SubscriptionStats(**{**meta["stats"], "circles": ()})
-        self.intake.load((meta["intake"], tables), circles)
+        self._stats = SubscriptionStats(**{**meta["stats"], "groups": ()})
+        self.intake.load((meta["intake"], tables), groups)
         return self
 
 
-def _of(circle: SubscriptionGroup, ending: dict[str, int]) -> dict[str, int]:
+def _of(group: SubscriptionGroup, ending: dict[str, int]) -> dict[str, int]:
     """Return those who end that are members of a group."""
-    return {name: end for name, end in ending.items() if name in circle.members}
+    return {name: end for name, end in ending.items() if name in group.members}
 
 
 def find(name: str) -> type[Sliding]:

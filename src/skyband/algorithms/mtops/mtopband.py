@@ -53,14 +53,14 @@ class MTopBand(Predicting):
 
     def keeper(self, first: int) -> CandidateKeeper:
         """Make the lists of all queries' views."""
-        return Band(self.arena, MetaQuery.of(self.schedules).members, first)
+        return Band(self.store, MetaQuery.of(self.schedules).members, first)
 
 
 class Band(CandidateKeeper):
     """Lists of views in a common pool."""
 
-    def __init__(self, arena: EventStore, members: Sequence[Schedule], first: int) -> None:
-        self.arena = arena
+    def __init__(self, store: EventStore, members: Sequence[Schedule], first: int) -> None:
+        self.store = store
         self.scheduler = Scheduler(members, first)
         self.views: Any = tuple(np.empty(0, kind) for kind in _VIEW)
         self.pool: Any = np.empty(0, np.int32), np.empty(0)
@@ -74,15 +74,15 @@ class Band(CandidateKeeper):
         self, slots: SlotArray, opened: IntArray, steps: IntArray, due: DueWindows, ks: IntArray, passed: int
     ) -> Selection:
         """Do what a scheduler says: open views, let them hold fewer events, close them."""
-        arena = self.arena
-        self.refs = np.concatenate([self.refs, np.zeros(arena.size - len(self.refs), np.int32)])
+        store = self.store
+        self.refs = np.concatenate([self.refs, np.zeros(store.size - len(self.refs), np.int32)])
         count, used = len(self.views[0]), len(self.pool[0])
         views = tuple(np.concatenate([column, np.zeros(opened.shape[1], column.dtype)]) for column in self.views)
         room = int(opened[1].sum())
         pool = tuple(np.concatenate([column, np.empty(room, column.dtype)]) for column in self.pool)
         picks, offsets = np.empty(int(ks.sum()), np.int32), np.zeros(len(due) + 1, np.int64)
         picked = kernel.process(
-            (arena.merit, arena.time, arena.key, arena.part, arena.position), slots, views, np.array([count, used]),
+            (store.merit, store.time, store.key, store.part, store.position), slots, views, np.array([count, used]),
             pool, self.refs, opened, steps, (due.start, due.end, ks), passed, picks, offsets,
         )  # fmt: skip
         self._forget_closed(views, pool)
@@ -129,8 +129,8 @@ class Band(CandidateKeeper):
         """Raise AssertionError where an invariant does not hold."""
         assert np.array_equal(self.refs, np.bincount(self.pool[0][self._held()], minlength=len(self.refs)))
         kept = self.kept()
-        kept = kept[self.arena.best_first(kept)]
+        kept = kept[self.store.best_first(kept)]
         for (start, held), k in zip(self.lists().items(), self.views[1], strict=True):
-            inside = kept[self.arena.position[kept] >= start][:k]
-            columns = (self.arena.merit, self.arena.time, self.arena.key)
+            inside = kept[self.store.position[kept] >= start][:k]
+            columns = (self.store.merit, self.store.time, self.store.key)
             assert all(np.array_equal(column[inside], column[held]) for column in columns), "a view holds others"

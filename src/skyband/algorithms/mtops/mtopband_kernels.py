@@ -8,7 +8,7 @@ Paper → code (Shastri 2011):
 - chapter 7, the result of a view → `pick`
 
 A *view* holds the best k of the events from its start on, as a stretch of a common pool, best first. An event that is
-in several views is stored once, in the arena, and referred to by each; `refs` counts that.
+in several views is stored once, in the store, and referred to by each; `refs` counts that.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class MinTopK(Predicting):
     def keeper(self, first: int) -> CandidateKeeper:
         """Make a list per query."""
         members = MetaQuery.of(self.schedules).members
-        return PerQuery([(member, TopList(self.arena, [member], first)) for member in members])
+        return PerQuery([(member, TopList(self.store, [member], first)) for member in members])
 
 
 class MTopList(Predicting):
@@ -79,7 +79,7 @@ class MTopList(Predicting):
 
     def keeper(self, first: int) -> CandidateKeeper:
         """Make one list for all queries."""
-        return TopList(self.arena, MetaQuery.of(self.schedules).members, first)
+        return TopList(self.store, MetaQuery.of(self.schedules).members, first)
 
 
 class TopList(CandidateKeeper):
@@ -87,7 +87,7 @@ class TopList(CandidateKeeper):
 
     Parameters
     ----------
-    arena
+    store
         Where the events live.
     members
         The queries' windows, each once.
@@ -95,8 +95,8 @@ class TopList(CandidateKeeper):
         Where the first event lies.
     """
 
-    def __init__(self, arena: EventStore, members: Sequence[Schedule], first: int) -> None:
-        self.arena = arena
+    def __init__(self, store: EventStore, members: Sequence[Schedule], first: int) -> None:
+        self.store = store
         self.scheduler = Scheduler(members, first)
         self.numbers = np.zeros(kernel.NUMBERS, np.int64)
         self.views, self.threshold, self.least = np.zeros((0, kernel.VIEW), np.int64), np.empty(0), np.empty(0)
@@ -113,10 +113,10 @@ class TopList(CandidateKeeper):
         self, slots: SlotArray, opened: IntArray, steps: IntArray, due: DueWindows, ks: IntArray, passed: int
     ) -> Selection:
         """Do what a scheduler says: open views, let them hold fewer events, close them."""
-        arena, at = self.arena, np.zeros(WALK, np.int64)
-        events = (arena.merit, arena.time, arena.key, arena.part, arena.position)
+        store, at = self.store, np.zeros(WALK, np.int64)
+        events = (store.merit, store.time, store.key, store.part, store.position)
         live = self._live()
-        self.nodes[live, kernel.KEY] = arena.key[self.nodes[live, kernel.SLOT]]  # keys move when ids come and go
+        self.nodes[live, kernel.KEY] = store.key[self.nodes[live, kernel.SLOT]]  # keys move when ids come and go
         self._make_room(opened.shape[1])
         picks, offsets = np.empty(int(ks.sum()), np.int32), np.zeros(len(due) + 1, np.int64)
         while kernel.process(
@@ -191,7 +191,7 @@ class TopList(CandidateKeeper):
         slot, position, first, last = (
             self.nodes[live, column] for column in (kernel.SLOT, kernel.POSITION, kernel.FIRST, kernel.LAST)
         )
-        assert np.array_equal(self.arena.best_first(slot), np.arange(len(live))), "the list is not in order"
+        assert np.array_equal(self.store.best_first(slot), np.arange(len(live))), "the list is not in order"
         held = np.zeros((self.numbers[kernel.VIEWS], len(live)), bool)
         for view, (start, k, count, low) in enumerate(self.views[: len(held)].tolist()):
             inside = np.flatnonzero(position >= start)[:k]
@@ -203,4 +203,4 @@ class TopList(CandidateKeeper):
             return
         assert np.array_equal(held.argmax(axis=0), first), "a starting mark is wrong"
         assert np.array_equal(len(held) - 1 - held[::-1].argmax(axis=0), last), "an ending mark is wrong"
-        assert np.array_equal(self.arena.position[slot], position), "an event moved"
+        assert np.array_equal(self.store.position[slot], position), "an event moved"

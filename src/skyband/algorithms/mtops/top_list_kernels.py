@@ -248,7 +248,7 @@ def process(
     Parameters
     ----------
     events, fresh
-        The arena's columns, and the slots of the events to take in.
+        The store's columns, and the slots of the events to take in.
     nodes, merit, links, free, numbers
         The list.
     views, threshold, least

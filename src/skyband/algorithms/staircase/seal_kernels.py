@@ -1,6 +1,6 @@
 """Sealing panes: merge each into the staircase skyband, drop what is dominated too often, answer due windows.
 
-Throughout: `events` are the arena's columns (merit, time, key, part, position) addressed by slot. A *band* is
+Throughout: `events` are the store's columns (merit, time, key, part, position) addressed by slot. A *band* is
 the kept events of sealed panes as columns (slot, pane, dominated, merit, position), sorted by partition and then
 best first; `dominated` counts the better events of the same partition in the same pane or later ones.
 K(p) is how many of the best from pane p on some unanswered window may still ask for. It never falls from pane to
@@ -345,7 +345,7 @@ def seal(
     Parameters
     ----------
     events, codes, mode, alone
-        The arena's columns; per slot a code of its id (not for ALL) and how many codes there are; which events
+        The store's columns; per slot a code of its id (not for ALL) and how many codes there are; which events
         of an id count; whether there is but one partition.
     bands, m
         The band and a second one of the same size to merge into; the band's length.

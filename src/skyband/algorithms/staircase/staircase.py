@@ -69,8 +69,8 @@ class Staircase(Algorithm):
     name = "staircase"
     summary = "one staircase skyband for all queries; the default"
 
-    def __init__(self, arena: EventStore, distinct: Distinct | None) -> None:
-        super().__init__(arena, distinct)
+    def __init__(self, store: EventStore, distinct: Distinct | None) -> None:
+        super().__init__(store, distinct)
         self.mode = MODES[distinct]
         self.k = 0
         self.panes = Panes()
@@ -85,8 +85,8 @@ class Staircase(Algorithm):
         before, self.k = self.k, max(s.k for s in schedules)
         cut = self.panes.refine(schedules)
         if cut:
-            self.open_pane = self.panes.number(self.arena.position[self.open])
-            self.band = (self.band[0], self.panes.number(self.arena.position[self.band[0]]), self.band[2])
+            self.open_pane = self.panes.number(self.store.position[self.open])
+            self.band = (self.band[0], self.panes.number(self.store.position[self.band[0]]), self.band[2])
         if cut or self.k < before:
             self._settle(self.open, self.open_pane, 0)
             self._count_anew(NO_SLOTS)
@@ -131,13 +131,13 @@ class Staircase(Algorithm):
 
     def _kth(self) -> prefilter.Kth:
         kth = self._open_ranks() == self.k - 1
-        slots, arena = self.open[kth], self.arena
-        return self.open_pane[kth], arena.part[slots], arena.merit[slots], arena.time[slots]
+        slots, store = self.open[kth], self.store
+        return self.open_pane[kth], store.part[slots], store.merit[slots], store.time[slots]
 
     @property
     def thresholded(self) -> Thresholded | None:
         """Itself; None for count windows and ``distinct="latest"``, where every event matters."""
-        return None if self.mode == LATEST or self.arena.counts else self
+        return None if self.mode == LATEST or self.store.counts else self
 
     def pane_edges(self, low: int, high: int) -> IntArray:
         """Return the edges of the open panes, from `low` to `high` at least."""
@@ -146,15 +146,15 @@ class Staircase(Algorithm):
 
     def kth_best(self, edges: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
         """Return the K-th best open events, or, where an id counts once, those of the K-th best ids."""
-        arena, place = self.arena, np.searchsorted(edges, self.arena.position[self.open], side="right") - 1
+        store, place = self.store, np.searchsorted(edges, self.store.position[self.open], side="right") - 1
         inside = (place >= 0) & (place < len(edges) - 1)
         slots, place = self.open[inside], place[inside]
         if self.mode == BEST:
             slots, place = self._one_per_id(slots, place)
-        order = arena.best_first(slots, place, arena.part[slots])
+        order = store.best_first(slots, place, store.part[slots])
         slots, place = slots[order], place[order]
-        kth = rank_in_runs(place, arena.part[slots]) == self.k - 1
-        return place[kth], arena.part[slots[kth]], arena.merit[slots[kth]]
+        kth = rank_in_runs(place, store.part[slots]) == self.k - 1
+        return place[kth], store.part[slots[kth]], store.merit[slots[kth]]
 
     def record_filtered(self, low: int, high: int, depth: int, best: float) -> None:
         """Record events between two edges that were dropped before `push`: their panes lost them."""
@@ -162,23 +162,23 @@ class Staircase(Algorithm):
         first, last = self.panes.number(np.array([low, high - 1]))
         self.panes.record_loss(np.arange(first, last + 1), depth, best)
 
-    def emptied(self, arena: EventStore) -> Staircase | None:
+    def emptied(self, store: EventStore) -> Staircase | None:
         """Return a staircase with the same panes, all of them open: each keeps its best K, in whatever part it is."""
-        if self.arena.counts:
+        if self.store.counts:
             return None
-        found = Staircase(arena, self.distinct)
+        found = Staircase(store, self.distinct)
         found.plan(self.schedules)
         found.panes.load(self.panes.state())
         return found
 
     def _insert(self, slots: SlotArray) -> None:
         """Take new events into their open panes, or into the band where their pane is sealed."""
-        pane = self.panes.number(self.arena.position[slots])
+        pane = self.panes.number(self.store.position[slots])
         late = pane < self.sealed
         if late.any():
-            order = np.lexsort((np.negative(self.arena.merit[slots[late]]), self.arena.part[slots[late]], pane[late]))
+            order = np.lexsort((np.negative(self.store.merit[slots[late]]), self.store.part[slots[late]], pane[late]))
             ranked, of = slots[late][order], pane[late][order]
-            kth = rank_in_runs(of, self.arena.part[ranked]) == self.k - 1
+            kth = rank_in_runs(of, self.store.part[ranked]) == self.k - 1
             self._note_full(ranked[kth], of[kth])
             self._count_anew(slots[late])
             slots, pane = slots[~late], pane[~late]
@@ -197,7 +197,7 @@ class Staircase(Algorithm):
         ends = np.append(np.flatnonzero(pane[1:] != pane[:-1]) + 1, len(pane))
         self._sort_runs(slots, ends)
         if self.mode != LATEST:
-            rank = rank_in_runs(pane, self.arena.part[slots])
+            rank = rank_in_runs(pane, self.store.part[slots])
             self._note_full(slots[rank == self.k - 1], pane[rank == self.k - 1])
             slots, pane = slots[rank < self.k], pane[rank < self.k]
         self.open = np.concatenate([self.open[:tail], slots])
@@ -205,7 +205,7 @@ class Staircase(Algorithm):
 
     def _note_full(self, slots: SlotArray, pane: IntArray) -> None:
         """Record, given the K-th events of panes, that others of these may be dropped, here or in the prefilter."""
-        self.panes.record_loss(pane, self.k, self.arena.merit[slots])
+        self.panes.record_loss(pane, self.k, self.store.merit[slots])
 
     def _sort_runs(self, slots: SlotArray, ends: IntArray) -> None:
         """Sort each pane's events in place, on all cores where there are many."""
@@ -223,28 +223,28 @@ class Staircase(Algorithm):
 
     def _one_per_id(self, slots: SlotArray, pane: IntArray) -> tuple[SlotArray, IntArray]:
         """Leave of each id, in each pane, only the event that counts."""
-        arena = self.arena
-        major = (pane, arena.part[slots], arena.key[slots])
-        latest = (np.negative(arena.position[slots]),) if self.mode == LATEST else ()
-        order = arena.best_first(slots, *major, *latest)
+        store = self.store
+        major = (pane, store.part[slots], store.key[slots])
+        latest = (np.negative(store.position[slots]),) if self.mode == LATEST else ()
+        order = store.best_first(slots, *major, *latest)
         first = rank_in_runs(*(column[order] for column in major)) == 0
         kept = np.sort(order[first])
         return slots[kept], pane[kept]
 
     def _count_anew(self, late: SlotArray) -> None:
         """Insert late events into the band and recount how often each event is dominated: the general, slower way."""
-        arena, base = self.arena, self.panes.base
+        store, base = self.store, self.panes.base
         slots = np.concatenate([self.band[0], late])
         if self.mode == LATEST:
-            slots = one_per_id(arena, slots, "latest")
-        slots = slots[arena.best_first(slots, arena.part[slots])]
-        pane, dominated = self.panes.number(arena.position[slots]), np.zeros(len(slots), np.int64)
+            slots = one_per_id(store, slots, "latest")
+        slots = slots[store.best_first(slots, store.part[slots])]
+        pane, dominated = self.panes.number(store.position[slots]), np.zeros(len(slots), np.int64)
         if self.mode != LATEST:
             band, out = self._bands(slots, pane - base, dominated, len(slots))
             starts, ks, _ = self._queries()
             last = self.sealed - base - 1
             since = kernel.find_needs(self.panes.cuts, starts, ks, np.zeros(len(starts), np.int64), last)
-            code, codes = self._codes(slots) if self.mode == BEST else (np.arange(arena.size), arena.size)
+            code, codes = self._codes(slots) if self.mode == BEST else (np.arange(store.size), store.size)
             scratch = (code, np.full(codes, -1, np.int64))
             size = kernel.sweep(
                 self._events(), band, len(slots), scratch, last, since, self.panes.depth, self.panes.best_dropped, out
@@ -290,7 +290,7 @@ class Staircase(Algorithm):
         for window, lost in unsure.items():
             held = picks.slots[picks.offsets[window] : picks.offsets[window + 1]]
             full = len(held) == self.schedules[due.query[window]].k
-            proven[window] = np.isnan(lost) or (full and self.arena.merit[held[-1]] > lost)
+            proven[window] = np.isnan(lost) or (full and self.store.merit[held[-1]] > lost)
         return proven
 
     def _queries(self) -> tuple[IntArray, IntArray, IntArray]:
@@ -337,27 +337,27 @@ class Staircase(Algorithm):
         """Lay out a band as the kernels want it, and a second one to merge into."""
         kinds = (np.int32, np.int64, np.int64, np.float64, np.int64)
         bands = tuple(tuple(np.empty(room, kind) for kind in kinds) for _ in range(2))
-        given: tuple[npt.NDArray[Any], ...] = (slot, pane, dominated, self.arena.merit[slot], self.arena.position[slot])
+        given: tuple[npt.NDArray[Any], ...] = (slot, pane, dominated, self.store.merit[slot], self.store.position[slot])
         for column, values in zip(bands[0], given, strict=True):
             column[: len(slot)] = values
         return bands[0], bands[1]
 
     def _codes(self, slots: SlotArray) -> tuple[IntArray, int]:
-        """Return a code per slot of the arena that tells the ids of a partition apart, and how many there are."""
+        """Return a code per slot of the store that tells the ids of a partition apart, and how many there are."""
         if self.mode == ALL:
             return _NO_NUMBERS, 0
-        code = np.empty(self.arena.size, np.int64)
-        pairs = np.stack([self.arena.part[slots], self.arena.key[slots]])
+        code = np.empty(self.store.size, np.int64)
+        pairs = np.stack([self.store.part[slots], self.store.key[slots]])
         unique, inverse = np.unique(pairs, axis=1, return_inverse=True)
         code[slots] = inverse.ravel()
         return code, unique.shape[1]
 
     def _events(self) -> tuple[FloatArray, IntArray, IntArray, IntArray, IntArray]:
-        arena = self.arena
-        return arena.merit, arena.time, arena.key, arena.part, arena.position
+        store = self.store
+        return store.merit, store.time, store.key, store.part, store.position
 
     def _partitions(self) -> int:
-        return 1 if self.arena.size == 0 else int(self.arena.part.max() - self.arena.part.min()) + 1
+        return 1 if self.store.size == 0 else int(self.store.part.max() - self.store.part.min()) + 1
 
     def _forget(self, starts: IntArray) -> None:
         """Forget the panes before every coming window, once nothing is kept there."""
@@ -367,7 +367,7 @@ class Staircase(Algorithm):
         self.panes.forget(min(oldest, kept_from - self.panes.base))
 
     def _open_ranks(self) -> IntArray:
-        return rank_in_runs(self.open_pane, self.arena.part[self.open])
+        return rank_in_runs(self.open_pane, self.store.part[self.open])
 
     # State.
 
@@ -413,13 +413,13 @@ class Staircase(Algorithm):
         )
         assert np.all(self.open_pane >= self.sealed), "an open event lies in a sealed pane"
         assert np.all(self.band[1] < self.sealed), "a sealed event lies in an open pane"
-        assert np.array_equal(panes.number(self.arena.position[self.open]), self.open_pane), "wrong pane"
-        assert np.array_equal(panes.number(self.arena.position[self.band[0]]), self.band[1]), "wrong pane"
+        assert np.array_equal(panes.number(self.store.position[self.open]), self.open_pane), "wrong pane"
+        assert np.array_equal(panes.number(self.store.position[self.band[0]]), self.band[1]), "wrong pane"
         if self.mode != LATEST:
             assert np.all(self._open_ranks() < self.k), "an open pane keeps more than K"
             assert len(kept) <= self.bound(), "more is kept than the bound allows"
         for slots, pane in ((self.band[0], np.zeros(len(self.band[0]))), (self.open, self.open_pane)):
-            order = self.arena.best_first(slots, pane, self.arena.part[slots])
+            order = self.store.best_first(slots, pane, self.store.part[slots])
             assert np.all(np.diff(order) > 0), "events are not in order"
 
     def explain(self, moment: Callable[[int], str]) -> list[str]:
@@ -431,7 +431,7 @@ class Staircase(Algorithm):
                 since = "the beginning" if start == NEVER else moment(start)
                 steps.append(f"{k} deep from {since} on (because of {name!r})")
         kept = "the latest event of each id" if self.mode == LATEST else f"their best {self.k}"
-        widths = (f"{w} events" if self.arena.counts else format_duration(w) for w in pane_widths(self.schedules))
+        widths = (f"{w} events" if self.store.counts else format_duration(w) for w in pane_widths(self.schedules))
         held, band = (f": {len(slots):,} events" if len(self.kept()) else "" for slots in (self.open, self.band[0]))
         return [
             f"windows start and end on cuts that make panes of {' to '.join(widths)}: one pass serves all",

@@ -72,7 +72,7 @@ def skyband(merit: Any, time: Any, key: Any, slots: Any, depth: Any, worst: Any,
     Parameters
     ----------
     merit, time, key, slots
-        The arena's columns, and the events.
+        The store's columns, and the events.
     depth
         How many better ones may not follow.
     worst
@@ -268,7 +268,7 @@ def process(
     Parameters
     ----------
     events, fresh
-        The arena's columns, and the slots of the events to take in.
+        The store's columns, and the slots of the events to take in.
     cand, begin, end, tree
         The candidates, and the tree over them (of no size where there is none).
     edges

@@ -73,7 +73,7 @@ class SAP(Partitioned):
 
     def _partitions(self, query: Schedule, first: int) -> Partitions:
         width = -(-query.size // isqrt(query.size // query.slide))
-        return Partitions(self.arena, needs_of([query]), first, width, query.size, tree=False)
+        return Partitions(self.store, needs_of([query]), first, width, query.size, tree=False)
 
 
 class PHBase(Partitioned):
@@ -89,7 +89,7 @@ class PHBase(Partitioned):
         members = MetaQuery.of(self.schedules).members
         sizes = [member.size for member in members]
         width = max(min(sizes) // self.share, 1)
-        return Partitions(self.arena, needs_of(members), first, width, max(sizes), self.tree)
+        return Partitions(self.store, needs_of(members), first, width, max(sizes), self.tree)
 
 
 class PHTree(PHBase):

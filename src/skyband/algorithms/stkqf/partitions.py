@@ -44,7 +44,7 @@ class Partitions(CandidateKeeper):
 
     Parameters
     ----------
-    arena
+    store
         Where the events live.
     needs
         Returns, for a moment, from where on each query needs events, and how many of the best: pairs (start, k).
@@ -57,8 +57,8 @@ class Partitions(CandidateKeeper):
         those of later partitions.
     """
 
-    def __init__(self, arena: EventStore, needs: Needs, first: int, width: int, longest: int, tree: bool) -> None:
-        self.arena, self.needs, self.tree = arena, needs, tree
+    def __init__(self, store: EventStore, needs: Needs, first: int, width: int, longest: int, tree: bool) -> None:
+        self.store, self.needs, self.tree = store, needs, tree
         self.width = max(width, -(-longest // MOST_PARTITIONS))
         self.back = first // self.width  # the number of the partition that events arrive in
         self.depth = max(k for _, k in needs(first))
@@ -71,7 +71,7 @@ class Partitions(CandidateKeeper):
 
     def process(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Selection:
         """Take in events in order, and answer windows on the way."""
-        arena, at = self.arena, np.zeros(WALK, np.int64)
+        store, at = self.store, np.zeros(WALK, np.int64)
         slots = self._take_late(slots)
         picks, offsets = np.empty(int(ks.sum()), np.int32), np.zeros(len(due) + 1, np.int64)
         most = 3 * int(ks.max(initial=0)) + 4
@@ -86,7 +86,7 @@ class Partitions(CandidateKeeper):
             if status == kernel.CROWDED:
                 self._thin()
             else:
-                now = int(arena.position[slots[at[EVENT]]])
+                now = int(store.position[slots[at[EVENT]]])
                 self._complete(now // self.width)
                 self._expire(now)
                 self._lay_out(NO_SLOTS)
@@ -96,7 +96,7 @@ class Partitions(CandidateKeeper):
 
     def _take_late(self, slots: SlotArray) -> SlotArray:
         """Make events of complete partitions candidates; return the others."""
-        number = self.arena.position[slots] // self.width
+        number = self.store.position[slots] // self.width
         late = number < self.back
         if late.any():
             for which in np.unique(number[late]).tolist():
@@ -121,7 +121,7 @@ class Partitions(CandidateKeeper):
 
     def _meaningful(self, slots: SlotArray, depth: int, following: SlotArray) -> SlotArray:
         """Return the events that fewer than `depth` better ones follow, in order of time."""
-        slots = slots[np.argsort(self.arena.position[slots], kind="stable")]
+        slots = slots[np.argsort(self.store.position[slots], kind="stable")]
         out = np.empty(len(slots), np.int32)
         left = kernel.skyband(*self._events()[:3], slots, depth, following, out)
         return out[len(out) - left :]
@@ -178,8 +178,8 @@ class Partitions(CandidateKeeper):
         return np.array([self.oldest * self.width, self.back * self.width, self.width], np.int64)
 
     def _events(self) -> tuple[Any, ...]:
-        arena = self.arena
-        return arena.merit, arena.time, arena.key, arena.part, arena.position
+        store = self.store
+        return store.merit, store.time, store.key, store.part, store.position
 
     # State.
 
@@ -199,11 +199,11 @@ class Partitions(CandidateKeeper):
 
     def check(self) -> None:
         """Raise AssertionError where an invariant does not hold."""
-        position = self.arena.position
+        position = self.store.position
         for number, slots in self.candidates.items():
             assert np.all(position[slots] // self.width == number), "a candidate is in another partition"
-            assert np.array_equal(self.arena.best_first(slots), np.arange(len(slots))), "candidates are not in order"
+            assert np.array_equal(self.store.best_first(slots), np.arange(len(slots))), "candidates are not in order"
         held = self.buffer[: self.used[0]]
         assert np.all(position[held] // self.width == self.back), "the back partition has events of another"
-        best = held[self.arena.best_first(held)][: self.depth]
-        assert np.array_equal(self.arena.merit[best], self.arena.merit[self._back_best()]), "others are its best"
+        best = held[self.store.best_first(held)][: self.depth]
+        assert np.array_equal(self.store.merit[best], self.store.merit[self._back_best()]), "others are its best"

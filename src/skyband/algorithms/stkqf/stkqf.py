@@ -61,8 +61,8 @@ class STKQF(Partitioned):
     name = "stkqf"
     summary = "a PH-Tree for virtual queries, and the window itself, for queries that come and go (STKQF)"
 
-    def __init__(self, arena: EventStore, distinct: Distinct | None) -> None:
-        super().__init__(arena, distinct)
+    def __init__(self, store: EventStore, distinct: Distinct | None) -> None:
+        super().__init__(store, distinct)
         self.grid = SQGrid(1, 1)
         self.gone_before = NEVER  # events before it are no longer in memory
         self.scans: list[tuple[Scan, int, int]] = []  # of the last change: what, partitions scanned and skipped
@@ -89,7 +89,7 @@ class STKQF(Partitioned):
         """Make partitions for the virtual queries."""
         sizes = [s.size for s in self.schedules]
         width = max(min(sizes) // 2, 1)
-        return Window(self.arena, self._needs, first, width, max(sizes), tree=True)
+        return Window(self.store, self._needs, first, width, max(sizes), tree=True)
 
     def _needs(self, passed: int) -> list[tuple[int, int]]:
         return [(passed - need.n, need.k) for need in self.grid.virtual()]
@@ -128,7 +128,7 @@ class STKQF(Partitioned):
         super().restore(state)
 
     def _age(self, age: int) -> str:
-        return f"{age:,} events" if self.arena.counts else format_duration(age)
+        return f"{age:,} events" if self.store.counts else format_duration(age)
 
     def explain(self, moment: Callable[[int], str]) -> list[str]:  # noqa: ARG002 - ages, not moments
         """Describe the virtual queries, and what was scanned for the last new one."""
@@ -154,7 +154,7 @@ class Window(Partitions):
 
     def process(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Selection:
         """Take in events in order, and answer windows on the way."""
-        number = self.arena.position[slots] // self.width
+        number = self.store.position[slots] // self.width
         for which in np.unique(number).tolist():
             self.raw[which] = np.concatenate([self.raw.get(which, NO_SLOTS), slots[number == which]])
         return super().process(slots, due, ks, passed)
@@ -184,7 +184,7 @@ class Window(Partitions):
             if passed - scan.older < last and first < passed - scan.newer:
                 depth = max((k for start, k in needs if start < last), default=0)
                 enough = 0 < depth <= len(following)
-                skip = enough and bool(self.arena.merit[following[depth - 1]] > self._lost(number))
+                skip = enough and bool(self.store.merit[following[depth - 1]] > self._lost(number))
                 counts[skip] += 1
                 if not skip:
                     known = self._best_first(self._meaningful(self.raw[number], depth, following[:depth]))
@@ -198,7 +198,7 @@ class Window(Partitions):
         """Return the merit of the best event of a partition that is no candidate."""
         if number not in self.lost:
             others = np.setdiff1d(self.raw[number], self.candidates.get(number, NO_SLOTS))
-            self.lost[number] = float(self.arena.merit[others].max(initial=-np.inf))
+            self.lost[number] = float(self.store.merit[others].max(initial=-np.inf))
         return self.lost[number]
 
     def _prune(self, passed: int) -> None:

@@ -78,7 +78,7 @@ class AdaptiveBands(Bands):
         self.recent: list[Columns] = []  # with PA, the events since `lost`
         self.reported: list[tuple[IntArray, IntArray]] = []  # rows and slots that were reported as entered since then
 
-    def uses(self) -> str:
+    def method_in_use(self) -> str:
         """Say what is used, since when and why."""
         since = f"since event {self.switched:,} (change {self.switches:,})" if self.switches else "from the start"
         return f"{self.using} {since}: {self.why}"
@@ -110,7 +110,7 @@ class AdaptiveBands(Bands):
 
     # Events.
 
-    def pass_over(
+    def process(
         self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray, time: IntArray, key: IntArray,
         passed: int = -NOBODY, moments: IntArray | None = None,
     ) -> TopKReports:  # fmt: skip
@@ -124,7 +124,7 @@ class AdaptiveBands(Bands):
                 found.append(reports._replace(at=np.where(reports.at < 0, -1, reports.at + begin)))
             begin = end
         if passed > self.passed or not found:
-            found.append(super().pass_over(x[begin:], position[begin:], slots[begin:], time, key, passed))
+            found.append(super().process(x[begin:], position[begin:], slots[begin:], time, key, passed))
         return TopKReports(*map(np.concatenate, zip(*found, strict=True)))
 
     def _take(
@@ -133,7 +133,7 @@ class AdaptiveBands(Bands):
     ) -> Iterator[TopKReports]:  # fmt: skip
         """Take in events that the block has room for; judge their order, and act on it, when it is full."""
         number = np.arange(self.numbers, self.numbers + len(position))
-        reports = super().pass_over(x, position, slots, time, key, moments=moments)
+        reports = super().process(x, position, slots, time, key, moments=moments)
         yield reports
         if self.using == "pa":
             self.recent.append((np.array(x), position.copy(), slots.astype(np.int64), number))

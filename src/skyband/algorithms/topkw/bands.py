@@ -9,7 +9,7 @@ Paper → code (Top-k/w):
 - section 4.1.2, limit and additional → `Bands.expect`
 - section 4.2, γ and the first candidate tree limit → `Method.pruning`, `FIRST_LIMIT`
 - section 5, recent buffer of b objects; theorem 5.1 → `Method.buffer`, `Method.buffer_for`
-- section 6, what happens when an object comes → `Bands.pass_over`
+- section 6, what happens when an object comes → `Bands.process`
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ class Bands:
 
     # Events.
 
-    def pass_over(
+    def process(
         self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray, time: IntArray, key: IntArray,
         passed: int = -NOBODY, moments: IntArray | None = None,
     ) -> TopKReports:  # fmt: skip
@@ -333,7 +333,7 @@ class Bands:
         """Tell whether the top k of queries is sure to be exact at these moments, with what is used now."""
         return np.full(len(rows), self.method.kind != PROBABLE)
 
-    def uses(self) -> str:
+    def method_in_use(self) -> str:
         """Say what is used and why, where that may change."""
         return ""
 

@@ -88,7 +88,7 @@ class BlockBands(Bands):
 
     # Events.
 
-    def pass_over(
+    def process(
         self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray, time: IntArray, key: IntArray,
         passed: int = -NOBODY, moments: IntArray | None = None,
     ) -> TopKReports:  # fmt: skip

@@ -51,7 +51,7 @@ class ExhaustiveBands(Bands):
         super().__init__(method, dimensions, grid, changes, timed)
         self.reported = np.zeros((0, 1), np.uint64)  # per held event, a bit for each query that it was reported to
 
-    def pass_over(
+    def process(
         self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray, time: IntArray, key: IntArray,
         passed: int = -NOBODY, moments: IntArray | None = None,
     ) -> TopKReports:  # fmt: skip

@@ -85,7 +85,7 @@ class Adaptive(Sliding):
     >>> q = sb.Query("top", k=1, score="x", window=sb.Window("3 events", slide="1 event"))
     >>> monitor = sb.Monitor([q], time="t", id="id", algorithm="adaptive")
     >>> answers = monitor.push([{"t": 0, "id": 0, "x": 5.0}])
-    >>> monitor.stats().groups[0].uses
+    >>> monitor.stats().groups[0].method_in_use
     'rapf from the start: fewer than 1,000 events came, too few to judge their order'
     """
 
@@ -95,13 +95,13 @@ class Adaptive(Sliding):
     method = Method(RELAXED, PROBABLE, additional=0)
     engine = AdaptiveBands
 
-    def uses(self) -> str:
+    def method_in_use(self) -> str:
         """Say how many bands use what; and of the one that changed last, or the only one, since when and why."""
         bands = [keeper.bands for _, _, keeper in self._bands() if isinstance(keeper.bands, AdaptiveBands)]
         if not bands:
             return ""
         last = max(bands, key=lambda band: band.switched)
-        sentence = last.uses()
+        sentence = last.method_in_use()
         if len(bands) == 1:
             return sentence
         counts = Counter(band.using for band in bands)
@@ -109,7 +109,7 @@ class Adaptive(Sliding):
 
     def explain(self, moment: Callable[[int], str]) -> list[str]:  # noqa: ARG002 - events are counted
         """Say what is used, and why."""
-        return [f"uses {self.uses()}"] if self.keepers else []
+        return [f"uses {self.method_in_use()}"] if self.keepers else []
 
 
 METHODS: tuple[type[Sliding], ...] = (

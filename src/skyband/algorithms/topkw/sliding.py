@@ -44,8 +44,8 @@ class Sliding(InOrder):
     def keeper(self, first: int) -> CandidateKeeper:
         """Make a band per query."""
         members = MetaQuery.of(self.schedules).members
-        method = self.method if self.arena.counts else replace(self.method, buffer=0)
-        return PerQuery([(member, BandKeeper(self.engine, self.arena, member, method, first)) for member in members])
+        method = self.method if self.store.counts else replace(self.method, buffer=0)
+        return PerQuery([(member, BandKeeper(self.engine, self.store, member, method, first)) for member in members])
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as numbers and arrays, the bands as they are."""
@@ -83,12 +83,12 @@ class BandKeeper(CandidateKeeper):
     """
 
     def __init__(
-        self, engine: type[Bands], arena: EventStore, schedule: Schedule, method: Method, first: int
+        self, engine: type[Bands], store: EventStore, schedule: Schedule, method: Method, first: int
     ) -> None:  # fmt: skip
-        self.arena, self.schedule, self.first, self.seen = arena, schedule, first, 0
+        self.store, self.schedule, self.first, self.seen = store, schedule, first, 0
         if not method.buffer:
             method = replace(method, buffer=max(schedule.size // BUFFERED, 1))
-        self.population = schedule.size if arena.counts else 64
+        self.population = schedule.size if store.counts else 64
         self.bands = engine(method, dimensions=1)
         spec = BandSpec(schedule.k, schedule.size, self.population, sign=-1.0, point=(0.0,), weight=(1.0,))
         (self.row,) = self.bands.add([spec])
@@ -96,7 +96,7 @@ class BandKeeper(CandidateKeeper):
     def process(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Selection:
         """Take in events, and read the top k of the band at the end of each window."""
         parts, begin = [], 0
-        ends = np.searchsorted(self.arena.position[slots], due.end)
+        ends = np.searchsorted(self.store.position[slots], due.end)
         for end, behind, k in zip(due.end.tolist(), ends.tolist(), ks.tolist(), strict=True):
             self._take(slots[begin:behind], end - 1)
             parts.append(self.bands.top(self.row)[:k].astype(np.int32))
@@ -105,10 +105,10 @@ class BandKeeper(CandidateKeeper):
         return Selection.of(parts)
 
     def _take(self, slots: SlotArray, passed: int) -> None:
-        arena = self.arena
-        self.bands.pass_over(arena.merit[slots][:, None], arena.position[slots], slots, arena.time, arena.key, passed)
+        store = self.store
+        self.bands.process(store.merit[slots][:, None], store.position[slots], slots, store.time, store.key, passed)
         self.seen += len(slots)
-        if not arena.counts:
+        if not store.counts:
             elapsed = max(passed - self.first, 1)
             expected = self.seen * min(self.schedule.size / elapsed, 1.0)
             while self.population < expected:

@@ -78,10 +78,10 @@ class SubscriptionPrefilter:
         self.not_after = not_after
         self.source: StreamColumns = subscriptions.source
         self.newest = subscriptions.newest
-        self.counted = any(kind.counts for kind in subscriptions.circles)
-        self.everything = self.counted or any(c.engine is None for c in subscriptions.circles.values())
+        self.counted = any(kind.counts for kind in subscriptions.groups)
+        self.everything = self.counted or any(c.engine is None for c in subscriptions.groups.values())
         self.everything |= bool(subscriptions.waiting)
-        self.shortlists = [] if self.everything else [_shortlist(c) for c in subscriptions.circles.values()]
+        self.shortlists = [] if self.everything else [_shortlist(c) for c in subscriptions.groups.values()]
 
     def mask(self, batch: pa.RecordBatch) -> BoolArray:
         """Return which rows may matter."""
