@@ -11,7 +11,7 @@ EQUIVALENT: dict[str, dict[str, list[str]]] = {
             "Panes.refine: len(new) > 0 -> (len(new) >= 0)",
         ],
         "what is filled begins at a cut, so a pane that ends where it ends is whole": [
-            "Panes.heal: ends > high -> (ends >= high)",
+            "Panes.restore: ends > high -> (ends >= high)",
         ],
         "the same cuts, made in another way": [
             "Panes._between: (high - low) // grid + 1 -> ((high - low) // grid - 1)",
