@@ -325,7 +325,7 @@ def test_what_is_read_again_is_chosen_too(spark: Any) -> None:
 @pytest.fixture
 def strict(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let tasks send hardly anything before it counts as a flood."""
-    monkeypatch.setattr(ranking, "LEAST", 32)
+    monkeypatch.setattr(ranking, "MOST_COLLECTED", 32)
     monkeypatch.setattr(ranking, "MANY", 2_500)
 
 
@@ -339,7 +339,7 @@ def high(table: pa.Table, score: Callable[[np.random.Generator, int], Any]) -> p
 def test_scores_that_become_equal_all_at_once_do_not_flood_the_driver(
     spark: Any, monkeypatch: pytest.MonkeyPatch, score: str
 ) -> None:
-    monkeypatch.setattr(ranking, "LEAST", 1_024)
+    monkeypatch.setattr(ranking, "MOST_COLLECTED", 1_024)
     monkeypatch.setattr(ranking, "MANY", 2_000)
     n, k, panes, tasks = 16_000, 3, 11, 2
     tables = [events(np.random.default_rng(13 + batch), n, 10 * n * batch) for batch in range(5)]

@@ -164,7 +164,7 @@ def test_a_query_of_a_batch_that_hangs_can_be_suspended_meanwhile(
     go(spark, tmp_path / "in", queries, sink, tmp_path / "checkpoint")
     asking.join()
     assert states(control) == {"top": "active", "poison": "suspended"}
-    assert errors(control) == {"poison": "someone asked to set it aside"}
+    assert errors(control) == {"poison": "someone asked to suspend it"}
     assert_same_answers(of(sink, "top"), core([TOP], tables, 60, time="t", id="id"))
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
@@ -397,7 +397,7 @@ class PartialsGroup(QueryGroup, Generic[Member]):
         """Yield which partials each query takes; those with the same key take the same."""
         for one in self.members:
             parts, settled = one.decomposition, self.settled(one)
-            key = (parts.part, parts.aggregates, parts.where, one.windows, one.query.order, one.on, one.select,
+            key = (parts.part, parts.aggregates, parts.where, astuple(one.windows), one.query.order, one.on, one.select,
                    one.group_by, one.late_before)  # fmt: skip
             yield (*key, *((parts.service, parts.condition) if settled.num_rows else ())), PartialsPlan(
                 [one.name], parts, one.windows, one.panes, one.query.order, one.on, one.group_by, one.select,
