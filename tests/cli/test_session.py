@@ -77,8 +77,10 @@ def test_pyspark_is_missing(queries: Path, tmp_path: Path, invoke: Invoke, monke
         ("elsewhere", "cannot use the Spark Connect server elsewhere: "),
     ],
 )
-def test_no_server_is_there(url: str, said: str) -> None:
+def test_no_server_is_there(url: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("grpc")
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "")  # PySpark sets it for good, and later sessions would follow it
+    monkeypatch.delenv("SPARK_CONNECT_MODE_ENABLED")
     with pytest.raises(InputError, match=said), session(remote=url):
         pass
 
