@@ -17,7 +17,7 @@ from skyband.spark import loop
 from skyband.spark.reducers import guesses, ranking
 from skyband.spark.reducers.base import BatchProgress
 from skyband.spark.reducers.ranking import RankingReducer
-from skyband.spark.stream import moment_of
+from skyband.spark.stream import datetime_of
 from tests.spark.streams import assert_same_answers, core, events, sorted_table, stream, write
 from tests.spark.test_start import NOW, TOP, Tables, batches, go
 from tests.spark.test_state_store import PROVIDER, ROCKSDB
@@ -67,7 +67,7 @@ def test_the_driver_rejects_them(spark: Any, tmp_path: Path, kind: str) -> None:
         truth.advance(truth.newest - 60)
         assert progress[number]["rejected"] == truth.stats().rejected - before.rejected + far[number].num_rows
         assert progress[number]["late"] == truth.stats().late - before.late
-        assert progress[number]["watermark"] == moment_of(truth.newest - 60).isoformat()
+        assert progress[number]["watermark"] == datetime_of(truth.newest - 60).isoformat()
     assert handle.status["degraded"] is None
     if kind == "whole":
         given = pq.read_table(tmp_path / "rejected").select(tables[0].column_names).to_pylist()

@@ -150,3 +150,25 @@ def test_what_is_over_is_forgotten(window: sb.Window) -> None:
             sizes.append(len(monitor.snapshot()))
     assert held < 20_000
     assert max(sizes) < 50_000, "as many bytes as some batches of ids have"
+
+
+@pytest.mark.parametrize("seen", [False, True])
+@pytest.mark.parametrize(
+    "query",
+    [
+        OLD,
+        replace(OLD, window=sb.Window("10 events")),
+        sb.Query("old", k=1, score="sum(x)", window=sb.Window(100)),
+        sb.Query("old", k=1, score="x + fans", window=sb.Window(100), join=sb.Join("fans")),
+    ],
+    ids=["events", "counted", "aggregated", "joined"],
+)
+@pytest.mark.parametrize("history", [[], rows(0, 20)], ids=["none", "some"])
+def test_what_misses_nothing_cannot_be_filled(query: sb.Query, history: list[dict[str, Any]], seen: bool) -> None:
+    monitor = sb.Monitor([query], **SOURCE, services={"fans": lambda ids: dict.fromkeys(ids, 1.0)})
+    if seen:
+        monitor.push(rows(20, 40))
+    before = monitor.stats()
+    with pytest.raises(sb.QueryError, match="query 'old': it misses nothing of the past that can be filled in"):
+        monitor.fill("old", history)
+    assert monitor.stats() == before

@@ -212,7 +212,7 @@ class QueryGroup(ABC):
 
     def fill(self, rows: EventBatch | None, schedule: Schedule) -> None:
         """Take in, of the past that a query misses, all events from its next window on; None: there were none."""
-        raise NotImplementedError
+        raise NotImplementedError  # asked only of those whose `backfill_for` has told what is missing
 
     # Events in.
 

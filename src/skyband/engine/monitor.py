@@ -331,9 +331,17 @@ class Monitor:
         return group.backfill_for(schedule, self.newest)
 
     def fill(self, name: str, history: Any) -> None:
-        """Give a query what it misses of the past: all events of that interval, for its group; others are left out."""
-        assert self.schema is not None
+        """Give a query what it misses of the past: all events of that interval, for its group; others are left out.
+
+        Raises
+        ------
+        QueryError
+            When the query misses nothing that can be given: `register` and `backfill_for` return what it does.
+        """
         group, schedule = self._group(name), self._schedule(name)
+        if schedule.backfill is None or self.schema is None:
+            msg = "it misses nothing of the past that can be filled in; `backfill_for` says what a query would miss"
+            raise QueryError(msg, name)
         batches = [_between(batch, self.source, schedule) for batch in as_batches(history, MOST_ROWS)]
         if any(batch.num_rows for batch in batches):
             batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

@@ -19,7 +19,7 @@ from skyband.events.ahead import doubt
 from skyband.spark.heartbeat import Heartbeat
 from skyband.spark.reducers.base import BatchProgress
 from skyband.spark.sinks.base import deliver
-from skyband.spark.stream import Blamed, Shown, StreamJob, StreamSpec
+from skyband.spark.stream import ASKED, Blamed, Shown, StreamJob, StreamSpec
 from skyband.spark.trial import TRIAL_BATCHES, Watch, allowed, ends_stream, newest_half
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 RECENT = 100
-ASKED = "someone asked to suspend it"
 AGAIN = "perhaps for another reason, so it will be tried again by itself"
 
 

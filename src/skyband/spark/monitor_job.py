@@ -23,7 +23,7 @@ from skyband.spark.reducers.base import BatchProgress, Reducer
 from skyband.spark.reducers.partials import PartialsReducer
 from skyband.spark.reducers.ranking import RankingReducer
 from skyband.spark.sinks import Sink
-from skyband.spark.stream import Blamed, StreamJob, StreamSpec, moment_of
+from skyband.spark.stream import ASKED, Blamed, StreamJob, StreamSpec, datetime_of
 from skyband.windows import NEVER
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class MonitorJob(StreamJob):
                     self._remove(name)
                     self._register(query)
                 case "suspend":
-                    self._suspend(name, "someone asked to suspend it")
+                    self._suspend(name, ASKED)
                 case "resume" if name in self.state.suspended:
                     self._register(query_of(self.state.suspended[name]["query"]))
                 case "remove":
@@ -237,7 +237,7 @@ class MonitorJob(StreamJob):
 
         spec, low, high = self.spec, wanted.low, wanted.high
         assert spec.history is not None
-        past = spec.history(session, moment_of(low), moment_of(high))
+        past = spec.history(session, datetime_of(low), datetime_of(high))
         time = columns.event_time_sql(spec.source, spec.schema)
         past = past.where(F.expr(f"{time} >= {low}L AND {time} < {high}L"))
         return RankingReducer(spec.source, spec.schema).reduce(past, self._empty(wanted.queries)).rows
@@ -287,7 +287,7 @@ class MonitorJob(StreamJob):
             "answerRows": stats.answer_rows - before.answer_rows,
             "kept": stats.kept,
             "keptLimit": stats.bound,
-            "watermark": None if monitor.watermark is None else moment_of(monitor.watermark).isoformat(),
+            "watermark": None if monitor.watermark is None else datetime_of(monitor.watermark).isoformat(),
         }
         if any(query.join is not None for query in monitor.queries):
             spent = [block.spent for part in progress.answers for block in part.blocks if block.spent is not None]

@@ -38,7 +38,7 @@ from skyband.spark import columns
 from skyband.spark.checkpoint import State
 from skyband.spark.reducers.base import BatchProgress
 from skyband.spark.reducers.candidates import ROWS_AT_ONCE, gathered
-from skyband.spark.stream import StreamJob, StreamSpec, moment_of
+from skyband.spark.stream import StreamJob, StreamSpec, datetime_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -350,7 +350,7 @@ class StateStoreJob(StreamJob):
         counted = {name: changes[name] for name in COUNTED}
         held = {name: None if before.get(name) is None else before[name] + changes[name] for name in HELD}
         shown.totals = {n: shown.totals.get(n, 0) - again.get(n, 0) + count for n, count in counted.items()}
-        moved = before.get("watermark") if mark is None else moment_of(mark).isoformat()
+        moved = before.get("watermark") if mark is None else datetime_of(mark).isoformat()
         return {**counted, "answerRows": self.outcome.answers.num_rows, **held, "watermark": moved}
 
     def queries(self) -> list[dict[str, Any]]:

@@ -24,6 +24,7 @@ from skyband.spark.sinks import Sink
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+ASKED = "someone asked to suspend it"
 Blamed = dict[str, dict[str, Any]]
 """Queries that a batch is handled without, each with its `error`, and whether it was on `trial`."""
 
@@ -146,7 +147,7 @@ class StreamJob(ABC):
         return []
 
 
-def moment_of(microseconds: int) -> datetime:
+def datetime_of(microseconds: int) -> datetime:
     """Return a moment; the first or last that there is where it lies beyond."""
     try:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
