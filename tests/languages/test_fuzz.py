@@ -14,7 +14,7 @@ import skyband as sb
 from tests.languages.texts import RSPQL, SQL, mutated
 
 MAPPING = sb.Mapping(functions={"F(a, b)": "a + b"}, services={":BKG": {"service": "followers", "budget": 3}})
-SLOWEST = 5.0  # seconds of this process; the machine may do other things as well
+SLOWEST = 30.0  # seconds of this thread: what a text of this length takes only when its cost is exponential
 
 
 def read_rspql(text: str) -> sb.Query:
@@ -37,14 +37,14 @@ def check_error(error: sb.LanguageError) -> None:
 
 def check(read: Callable[[str], sb.Query], text: str) -> bool:
     """Read a text; return whether it was a query."""
-    began = time.process_time()
+    began = time.thread_time()
     try:
         query = read(text)
     except sb.LanguageError as error:
         check_error(error)
         return False
     finally:
-        assert time.process_time() - began < SLOWEST
+        assert time.thread_time() - began < SLOWEST
     assert isinstance(query, sb.Query)
     return True
 
