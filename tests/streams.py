@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 import skyband as sb
+from tests.groups import rankings
 from tests.oracle import COLUMNS, Ask, Event, Oracle, Reply, shown
 
 
@@ -173,14 +174,14 @@ def run_through(monitor: sb.Monitor, workload: Workload, saved: bool = False) ->
     answers: list[sb.Answer] = []
     for batch in workload.batches():
         if saved:
-            for group in monitor.rankings:
+            for group in rankings(monitor):
                 group._compact(0.0, 0)
             monitor = sb.Monitor.restore(monitor.snapshot())
         answers += monitor.push(table_of(batch, workload.text))
         answers += monitor.advance(
             None if workload.delay is None or monitor.newest < -(2**61) else monitor.newest - workload.delay
         )
-        for group in monitor.rankings:
+        for group in rankings(monitor):
             group.algorithm.check()
     answers += monitor.finish()
     return answers

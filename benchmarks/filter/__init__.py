@@ -18,10 +18,10 @@ import numpy as np
 
 import skyband.remote
 from benchmarks import BenchmarkError
+from benchmarks.remote.accuracy import cumulative, jaccard_distance
 from benchmarks.remote.twitter import START, Remote, Twitter, Windowed, recorded_tweets
 from benchmarks.workloads import SEED
 from skyband.order import FloatArray
-from skyband.remote.accuracy import cumulative, jaccard_distance
 from skyband.remote.filter_join import filter_join
 from skyband.remote.policies import GAINING, POLICIES
 from skyband.remote.services.base import Id

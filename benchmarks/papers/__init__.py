@@ -28,6 +28,7 @@ from skyband.algorithms.mtops.mtopband import Band
 from skyband.algorithms.stkqf.stkqf import STKQF
 from skyband.answers.answer import Answers
 from skyband.engine.monitor import Monitor
+from skyband.engine.ranking import RankingGroup
 from skyband.expressions import parse
 from skyband.order import FloatArray
 from skyband.queries.query import Query
@@ -236,11 +237,15 @@ def run(
     return Run(seconds, stream.table.num_rows, kept, places, answers, exact)
 
 
+def _rankings(monitor: Monitor) -> list[RankingGroup]:
+    return [group for group in monitor.groups if isinstance(group, RankingGroup)]
+
+
 def candidates(monitor: Monitor) -> int:
     """Return how many events are kept as candidates: STKQF also keeps the window, to look things up in it."""
     kept = (
         group.algorithm.candidates() if isinstance(group.algorithm, STKQF) else len(group.algorithm.kept())
-        for group in monitor.rankings
+        for group in _rankings(monitor)
     )
     return sum(kept)
 
@@ -249,7 +254,7 @@ def places_held(monitor: Monitor) -> int:
     """Return how many places the lists of keepers have in use: an event may be in several."""
     return sum(
         _places(keeper)
-        for group in monitor.rankings
+        for group in _rankings(monitor)
         if isinstance(group.algorithm, InOrder)
         for keeper in group.algorithm.keepers.values()
     )

@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from hashlib import sha256
@@ -96,6 +96,26 @@ def workers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(THREADS, thread_name_prefix="skyband")
 
 
+def in_threads(function: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> None:
+    """Call a function with each job's arguments, each in a thread of its own where there are several."""
+    if len(jobs) == 1:
+        function(*jobs[0])
+    else:
+        list(workers().map(lambda job: function(*job), jobs))
+
+
+def split(count: int, threads: int) -> list[int]:
+    """Return the edges of as many equal parts as there are threads.
+
+    Examples
+    --------
+    >>> split(10, 3)
+    [0, 3, 6, 10]
+    """
+    edges: list[int] = np.linspace(0, count, threads + 1).astype(np.int64).tolist()
+    return edges
+
+
 @jit
 def copy_at(values: Any, places: Any, out: Any) -> None:
     """Write the values at some places, one after the other."""
@@ -112,11 +132,6 @@ def gather(values: npt.NDArray[Any], places: npt.NDArray[np.int32]) -> npt.NDArr
     [7.0, 5.0]
     """
     out = np.empty(len(places), values.dtype)
-    threads = THREADS if len(places) >= PARALLEL_ROWS else 1
-    edges = np.linspace(0, len(places), threads + 1).astype(np.int64).tolist()
-    parts = [(values, places[a:b], out[a:b]) for a, b in itertools.pairwise(edges)]
-    if threads == 1:
-        copy_at(*parts[0])
-    else:
-        list(workers().map(lambda part: copy_at(*part), parts))
+    edges = split(len(places), THREADS if len(places) >= PARALLEL_ROWS else 1)
+    in_threads(copy_at, [(values, places[a:b], out[a:b]) for a, b in itertools.pairwise(edges)])
     return out

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from skyband.compiled import inlined, jit
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -28,6 +29,7 @@ NEVER = -(2**62)
 """A position before every event."""
 ALWAYS = 2**62
 """A position after every event."""
+_SHORT = 8  # so many events are sorted by insertion
 
 
 def merit_of(score: FloatArray, order: str) -> FloatArray:
@@ -46,14 +48,8 @@ def best_first(
 ) -> IntArray:
     """Return the positions of the events from best to worst, within the groups of the major columns.
 
-    Parameters
-    ----------
-    merit, time, key
-        The columns of the events; `key` sorts as the ids do.
-    major
-        Columns to sort by first, the most significant one first.
-    ties
-        What settles ties, ascending, the most significant column first: `value_ranks` of the selected columns.
+    `key` sorts as the ids do. `ties`, the `value_ranks` of the selected columns, order events that are equal otherwise.
+    The most significant column comes first in `major` and in `ties`.
 
     Examples
     --------
@@ -135,7 +131,7 @@ def rank_in_runs(*columns: IntArray) -> IntArray:
     return np.arange(n) - np.maximum.accumulate(starts)
 
 
-@numba.njit(nogil=True, inline="always")  # type: ignore[untyped-decorator]
+@inlined
 def is_better(
     merit_a: float, time_a: int, key_a: int, merit_b: float, time_b: int, key_b: int
 ) -> bool:  # pragma: no cover - compiled; tested through its py_func
@@ -145,3 +141,56 @@ def is_better(
     if time_a != time_b:
         return time_a > time_b
     return key_a < key_b
+
+
+@jit
+def precedes(
+    part_a: Any, merit_a: Any, time_a: Any, key_a: Any, part_b: Any, merit_b: Any, time_b: Any, key_b: Any
+) -> Any:
+    """Tell whether event a is sorted before event b: by partition, then best first."""
+    if part_a != part_b:
+        return part_a < part_b
+    return is_better(merit_a, time_a, key_a, merit_b, time_b, key_b)
+
+
+@jit
+def sort_runs(slots: Any, ends: Any, merit: Any, time: Any, key: Any, part: Any) -> None:
+    """Sort each run of slots, in place and stably; run r ends before `ends[r]`."""
+    parts, merits, times, keys = part[slots], merit[slots], time[slots], key[slots]
+    order, spare = np.arange(slots.size), np.empty(slots.size, np.int64)
+    start = 0
+    for r in range(ends.size):
+        end = ends[r]
+        for left in range(start, end, _SHORT):  # short stretches by insertion, then by merging
+            for i in range(left + 1, min(left + _SHORT, end)):
+                a = order[i]
+                j = i
+                while j > left:
+                    b = order[j - 1]
+                    if not precedes(parts[a], merits[a], times[a], keys[a], parts[b], merits[b], times[b], keys[b]):
+                        break
+                    order[j] = b
+                    j -= 1
+                order[j] = a
+        width = _SHORT
+        while width < end - start:
+            for left in range(start, end - width, 2 * width):
+                middle, right = left + width, min(left + 2 * width, end)
+                i, j = left, middle
+                for place in range(left, right):
+                    a, b = order[min(j, right - 1)], order[min(i, middle - 1)]
+                    later = j < right and (
+                        i == middle
+                        or precedes(parts[a], merits[a], times[a], keys[a], parts[b], merits[b], times[b], keys[b])
+                    )
+                    spare[place] = a if later else b
+                    j += later
+                    i += not later
+                for place in range(left, right):
+                    order[place] = spare[place]
+            width *= 2
+        start = end
+    for i in range(slots.size):
+        spare[i] = slots[order[i]]
+    for i in range(slots.size):
+        slots[i] = spare[i]

@@ -31,19 +31,12 @@ Duration = str | timedelta | int
 
 
 def parse_duration(duration: Duration, what: str = "duration") -> int:
-    """Return a length of time in microseconds.
-
-    Parameters
-    ----------
-    duration
-        For example ``"10 minutes"``, ``"1 hour 30 minutes"``, ``"500ms"``, a `timedelta`, or an int of microseconds.
-    what
-        The name of the parameter, for the error message.
+    """Return a length of time in microseconds; `what` names the parameter in error messages.
 
     Examples
     --------
-    >>> parse_duration("1 minute 30 seconds")
-    90000000
+    >>> parse_duration("1 minute 30 seconds"), parse_duration("500ms"), parse_duration(timedelta(seconds=1))
+    (90000000, 500000, 1000000)
     """
     if isinstance(duration, timedelta):
         total = (duration.days * 86_400 + duration.seconds) * SECOND + duration.microseconds

@@ -23,14 +23,10 @@ from skyband.times import Duration, format_duration, parse_duration
 __all__ = ["ALWAYS", "NEVER", "Backfill", "DueWindows", "Layout", "Schedule", "layout", "progressions"]
 MOST_DUE = 20_000_000
 
-
 Closed = Literal["left", "right"]
-
+N = TypeVar("N", int, IntArray)
 
 _COUNT = re.compile(r"\s*(\d+)\s*(?:events?|rows?)\s*")
-
-
-N = TypeVar("N", int, IntArray)
 
 
 @dataclass
@@ -42,8 +38,8 @@ class WindowGrid:
     >>> windows = WindowGrid(9, 3)
     >>> windows.first_of(10), windows.last_of(10), windows.start(1), windows.end(1)
     (1, 3, 3, 12)
-    >>> windows.first_end_after(12), windows.last_end_by(12), windows.last_end_of(12), windows.first_start_from(12)
-    (15, 12, 21, 12)
+    >>> windows.first_end_after(12), windows.last_end_of(12), windows.first_start_from(12)
+    (15, 21, 12)
     """
 
     size: int
@@ -85,10 +81,6 @@ class WindowGrid:
     def first_end_after(self, position: N) -> N:
         """Return the first window end after a position: of the first window that contains it."""
         return self.end(self.first_of(position))
-
-    def last_end_by(self, position: N) -> N:
-        """Return the last window end at or before a position."""
-        return self.end(self.first_of(position) - 1)
 
     def last_end_of(self, position: N) -> N:
         """Return the end of the last window that contains a position."""
@@ -196,21 +188,18 @@ class Window:
         return WindowGrid(self.size, self.slide, (self.offset + self.shift) % self.slide)
 
     def __repr__(self) -> str:
-        parts = [repr(self._say(self.size)), f"slide={self._say(self.slide)!r}"]
+        parts = [repr(format_extent(self.size, self.counts)), f"slide={format_extent(self.slide, self.counts)!r}"]
         if self.offset:
             parts.append(f"offset={format_duration(self.offset)!r}")
         if self.closed != "left":
             parts.append(f"closed={self.closed!r}")
         return f"Window({', '.join(parts)})"
 
-    def _say(self, extent: int) -> str:
-        return f"{extent} event{'' if extent == 1 else 's'}" if self.counts else format_duration(extent)
-
     def as_dict(self) -> dict[str, Any]:
         """Return the parameters that make this window again."""
         return {
-            "size": self._say(self.size),
-            "slide": self._say(self.slide),
+            "size": format_extent(self.size, self.counts),
+            "slide": format_extent(self.slide, self.counts),
             "offset": format_duration(self.offset) if self.offset else 0,
             "closed": self.closed,
         }
@@ -226,6 +215,11 @@ def parse_extent(value: Duration, what: str, problems: list[str]) -> tuple[int, 
     return _checked(value, what, problems), False
 
 
+def format_extent(extent: int, counts: bool) -> str:
+    """Return how long something is in words, as a number of events or as a duration."""
+    return f"{extent} event{'' if extent == 1 else 's'}" if counts else format_duration(extent)
+
+
 def _checked(value: Duration, what: str, problems: list[str]) -> int:
     try:
         return parse_duration(value, what)
@@ -235,22 +229,18 @@ def _checked(value: Duration, what: str, problems: list[str]) -> int:
 
 
 def _window_problems(size: int, slide: int, offset: int, closed: str, counts: bool, counts_too: bool) -> list[str]:
-    def say(extent: int, counted: bool) -> str:
-        return f"{extent} events" if counted else format_duration(extent)
-
     problems = []
+    said, slide_said = format_extent(size, counts), format_extent(slide, counts_too)
     if counts != counts_too:
-        problems.append(
-            f"size is {say(size, counts)} but slide is {say(slide, counts_too)}; give both in time or both in events"
-        )
+        problems.append(f"size is {said} but slide is {slide_said}; give both in time or both in events")
     if size <= 0:
-        problems.append(f"size is {say(size, counts)}; it must be more than 0")
+        problems.append(f"size is {said}; it must be more than 0")
     if slide <= 0:
-        problems.append(f"slide is {say(slide, counts_too)}; it must be more than 0")
+        problems.append(f"slide is {slide_said}; it must be more than 0")
     if counts == counts_too and slide > size > 0:
         problems.append(
-            f"slide ({say(slide, counts)}) is larger than size ({say(size, counts)}), so events between two windows "
-            "would be in no answer; use a slide of at most the size"
+            f"slide ({slide_said}) is larger than size ({said}), so events between two windows would be in no answer; "
+            "use a slide of at most the size"
         )
     if closed not in get_args(Closed):
         problems.append(f"closed is {closed!r}; use 'left' for [start, end) or 'right' for (start, end]")
@@ -339,7 +329,7 @@ class DueWindows:
     def __len__(self) -> int:
         return len(self.end)
 
-    def __getitem__(self, part: slice) -> DueWindows:
+    def __getitem__(self, part: slice | IntArray) -> DueWindows:
         return DueWindows(self.query[part], self.start[part], self.end[part])
 
     @classmethod
@@ -390,14 +380,19 @@ class Layout(NamedTuple):
 _NUMBERS = attrgetter("size", "slide", "phase", "k", "closed_to")
 
 
+def watermark_of(newest: int, delay: int | None) -> int | None:
+    """Return the watermark: the time `delay` before the newest event; None without an event or a delay."""
+    return None if delay is None or newest == NEVER else newest - delay
+
+
 def layout(schedules: Sequence[Schedule]) -> Layout:
     """Return the numbers of schedules as columns."""
     numbers = np.fromiter(chain.from_iterable(map(_NUMBERS, schedules)), np.int64, 5 * len(schedules))
     return Layout(*np.ascontiguousarray(numbers.reshape(-1, 5).T))
 
 
-def progressions(start: IntArray, step: IntArray, count: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the terms of several arithmetic progressions: of which one each is, and the term.
+def progressions(start: IntArray, step: IntArray | int, count: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the terms of several arithmetic progressions, one after another: which one each is of, and the term.
 
     Examples
     --------
@@ -407,4 +402,4 @@ def progressions(start: IntArray, step: IntArray, count: IntArray) -> tuple[IntA
     """
     which = np.repeat(np.arange(len(count)), count)
     turn = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
-    return which, start[which] + turn * step[which]
+    return which, start[which] + turn * np.broadcast_to(step, count.shape)[which]

@@ -88,7 +88,7 @@ def test_the_demo_on_spark(tmp_path: Path, invoke: Invoke) -> None:
 
 def test_the_demo_draws_in_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     console = Console(force_terminal=True, width=80, height=24)
-    run_demo(console, seconds=2, output=None, seed=1, fast=True, engine="local")
+    run_demo(console, seconds=2, output=None, seed=1, fast=True, overwrite=False, engine="local")
     shown = capsys.readouterr().out
     assert "\x1b[?1049h" in shown  # a screen of its own, left at the end
     assert "\x1b[?1049l" in shown

@@ -66,7 +66,7 @@ class Deaf:
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(0.1)  # here the signal is dealt with, and what it raises is lost
 
-@cli.careful
+@cli.exit_codes()
 def command():
     cli.listen()
     Deaf()

@@ -12,6 +12,7 @@ import pytest
 import skyband as sb
 from skyband.order import best_first
 from tests.conformance.registry import DISTINCTS, algorithms, fits, ranks
+from tests.groups import rankings
 from tests.oracle import Oracle
 from tests.streams import Workload, assert_same, random_workload, replies_of, run_through, table_of
 
@@ -111,7 +112,7 @@ def test_batches_that_go_back_in_time(algorithm: str) -> None:
                 answers += monitor.advance(watermark)
             truth.batch(batch)
             answers += monitor.push(table_of(batch, workload.text))
-            for group in monitor.rankings:
+            for group in rankings(monitor):
                 group.algorithm.check()
         truth.end()
         answers += monitor.finish()

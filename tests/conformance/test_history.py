@@ -12,6 +12,7 @@ import skyband as sb
 from skyband.algorithms.stkqf.skyline import Case
 from skyband.windows import NEVER
 from tests.conformance.registry import algorithms
+from tests.groups import rankings
 
 DELAY = 40
 
@@ -72,7 +73,7 @@ def test_filled_from_the_past(seed: int, algorithm: str) -> None:
     assert not waits
     for name, monitor in (("truth", truth), ("ours", ours)):
         said[name] += monitor.finish()
-        for group in monitor.rankings:
+        for group in rankings(monitor):
             group.algorithm.check()
     assert shown(said["ours"], "old", exact=False) == shown(said["truth"], "old", exact=False)
     right, found = shown(said["truth"], "new"), shown(said["ours"], "new")
@@ -121,5 +122,5 @@ def test_explain_names_the_case_and_what_becomes_of_it() -> None:
     monitor.fill("further", events(1).slice(0, 200))
     assert "they were read" in monitor.explain()
     monitor.register(sb.Query("as far", k=4, score="x", window=sb.Window(290, slide=10)))
-    (group,) = monitor.rankings
+    (group,) = rankings(monitor)
     assert group.schedules[-1].is_exact(group.schedules[-1].next_start), "what was filled serves others too"

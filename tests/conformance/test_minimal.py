@@ -8,6 +8,7 @@ import pytest
 import skyband as sb
 from skyband.order import best_first
 from tests.conformance.registry import algorithms
+from tests.groups import rankings
 
 MINIMAL = ("mintopk", "mtopband", "mtoplist")
 
@@ -50,7 +51,7 @@ def test_nobody_keeps_less_and_some_keep_no_more(algorithm: str) -> None:
             monitor.push({"t": time[rows], "id": np.arange(len(time))[rows], "x": score[rows]})
             now = int(time[rows][-1]) + 1
             monitor.advance(now)
-            (group,) = monitor.rankings
+            (group,) = rankings(monitor)
             kept = set(group.store.key[group.algorithm.kept()].tolist())
             least = needed(time[: start + 40], score[: start + 40], queries, now)
             assert least <= kept, f"{algorithm}, seed {seed}, at {now}: an event that is needed is not kept"

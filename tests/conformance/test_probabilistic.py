@@ -10,6 +10,7 @@ from skyband.algorithms.topkw.adaptive import AdaptiveBands
 from skyband.algorithms.topkw.band_kernels import PROBABLE, STRICT
 from skyband.algorithms.topkw.bands import Bands, BandSpec, Method
 from tests.conformance.registry import algorithms
+from tests.groups import rankings
 from tests.streams import random_workload, run_through
 
 N, WINDOW, K, QUERIES, ERROR = 6_000, 300, 4, 25, 0.2
@@ -58,5 +59,5 @@ def test_no_answer_is_called_exact(algorithm: str) -> None:
         workload = random_workload(seed, distinct=None)
         monitor = sb.Monitor(workload.queries(), algorithm=algorithm, time="t", id="id")
         assert not any(answer.exact for answer in run_through(monitor, workload))
-        for group in monitor.rankings:
+        for group in rankings(monitor):
             group.algorithm.check()

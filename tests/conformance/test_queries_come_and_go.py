@@ -11,6 +11,7 @@ import pytest
 import skyband as sb
 from skyband.errors import TooManyWindows
 from tests.conformance.registry import algorithms, ranks
+from tests.groups import rankings
 from tests.oracle import Ask, Oracle, Reply
 from tests.streams import Workload, query_of, random_workload, replies_of, table_of
 
@@ -44,7 +45,7 @@ def test_whatever_is_called_exact_is(algorithm: str) -> None:
             answers += monitor.push(table_of(batch, workload.text))
             if workload.delay is not None and monitor.newest > -(2**61):
                 answers += monitor.advance(monitor.newest - workload.delay)
-            for group in monitor.rankings:
+            for group in rankings(monitor):
                 group.algorithm.check()
         answers += monitor.finish()
         for ask in workload.asks:

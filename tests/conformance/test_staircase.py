@@ -8,6 +8,7 @@ import pytest
 import skyband as sb
 from skyband.algorithms.staircase import panes, prefilter, staircase
 from tests.conformance.test_exact import KINDS, check
+from tests.groups import rankings
 from tests.streams import random_workload
 
 SMALL = (
@@ -45,7 +46,7 @@ def test_sealed_panes_keep_exactly_what_may_still_be_answered(seed: int) -> None
         rows = slice(start, start + 50)
         monitor.push({"t": time[rows], "id": time[rows], "x": score[rows]})
         monitor.advance(start + 50)
-        (group,) = monitor.rankings
+        (group,) = rankings(monitor)
         kept = set(group.store.time[group.algorithm.kept()].tolist())
         assert kept == rule(time, score, queries, start + 50, pane), f"seed {seed}, after {start + 50}"
 

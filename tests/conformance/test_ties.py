@@ -13,6 +13,7 @@ import skyband as sb
 from skyband.answers.changes import fold
 from skyband.order import value_ranks
 from tests.conformance.registry import algorithms
+from tests.groups import rankings
 
 SIX = pa.table({"t": [1] * 6, "id": [7] * 6, "x": [2.0] * 6, "n": [4, 1, None, 6, 2, 5], "m": [1, 2, 3, 4, 5, 6]})
 
@@ -93,7 +94,7 @@ def test_of_queries_that_select_more_the_one_that_kept_enough_serves_a_new_one()
 def test_queries_share_what_begins_alike() -> None:
     queries = [query("n"), query("none", select=()), query("m", select=("m",)), query("both", select=("n", "m"))]
     monitor = sb.Monitor(queries, time="t", id="id")
-    assert [[q.name for q in group.queries] for group in monitor.rankings] == [["n", "none", "both"], ["m"]]
+    assert [[q.name for q in group.queries] for group in rankings(monitor)] == [["n", "none", "both"], ["m"]]
     monitor.push(SIX)
     shown = {a.query: [dict(row.values) for row in a.rows] for a in monitor.finish()}
     assert shown == {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skyband.remote.accuracy import ndcg, precision
+from benchmarks.remote.accuracy import ndcg, precision
 from skyband.remote.objects import Arrivals
 from skyband.remote.policies import POLICIES
 from skyband.remote.policies.base import Candidates
@@ -100,7 +100,7 @@ def candidates(top: TopkN, k: int) -> Candidates:
     zeros, none = np.zeros(rows, np.int64), np.full(rows, np.nan)
     times = np.array([one.time for one in top.list])
     return Candidates(
-        now=13, size=SIZE, slide=SLIDE, k=k, place=np.arange(rows), time=times, stream=none, score=none, value=none,
+        now=13, size=SIZE, slide=SLIDE, k=k, place=np.arange(rows), time=times, score=none, value=none,
         refreshed=zeros, best_before=zeros, interval=zeros,
     )  # fmt: skip
 
@@ -141,7 +141,7 @@ def test_figure_5_the_scores_of_wbm() -> None:
     five = Candidates(
         now=5, size=5, slide=2, k=0, place=np.full(5, -1),
         time=np.array([2, 2, 3, 4, 5]),  # A, B, C, D, E: they live for 1, 1, -, -, 3 more answers
-        stream=np.zeros(5), score=np.zeros(5), value=np.zeros(5), refreshed=np.zeros(5, np.int64),
+        score=np.zeros(5), value=np.zeros(5), refreshed=np.zeros(5, np.int64),
         best_before=np.array([5, 4, 7, 9, 5]),
         interval=np.array([6, 6, 9, 9, 7]),  # so that A, B and E are good until 11, 10 and 12
     )  # fmt: skip

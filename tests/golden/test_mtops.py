@@ -2,65 +2,80 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 import skyband as sb
-from skyband.algorithms.in_order import MetaQuery, extract
+from skyband.algorithms.in_order import extract, meta_query
 from skyband.algorithms.mtops.mtopband import Band
 from skyband.algorithms.mtops.top_list import TopList
+from skyband.algorithms.mtops.views import Scheduler
 from skyband.events.store import EventStore
 from skyband.order import IntArray
 from skyband.windows import DueWindows, Schedule
+from tests.references import mtops
 
 
-def meta(*queries: tuple[int, int, int, int]) -> MetaQuery:
-    """Make a meta query of (win, slide, k, where a window starts), named Q1, Q2, ..."""
-    return MetaQuery.of(
-        [
-            Schedule.of(f"Q{i}", k, sb.Window(win, slide=slide, offset=start))
-            for i, (win, slide, k, start) in enumerate(queries, 1)
-        ]
-    )
+class Meta:
+    """A meta query of (win, slide, k, where a window starts), named Q1, Q2, ...: here and in the reference."""
 
+    def __init__(self, *queries: tuple[int, int, int, int]) -> None:
+        self.members = meta_query(
+            [Schedule.of("", k, sb.Window(win, slide=slide, offset=start)) for win, slide, k, start in queries]
+        )
+        self.reference = mtops.MetaQuery([mtops.Query(f"Q{i}", *query) for i, query in enumerate(queries, 1)])
 
-def shown(query: MetaQuery, moment: int) -> list[tuple[int, set[str], int]]:
-    return [(view.start, set(view.serves), view.k) for view in query.views(moment)]
+    def slide(self, moment: int) -> int:
+        """Return how long it is from a moment until the next answer of any query."""
+        return next(ahead for ahead in itertools.count(1) if self.reference.ending(moment + ahead))
+
+    def views(self, moment: int) -> dict[int, tuple[set[str], int]]:
+        """Return, by their starts, the views that serve a window which ends then or later: whom they serve, their k."""
+        opened, steps = Scheduler(self.members, 0).until(moment)
+        depth = dict(opened.T.tolist())
+        depth.update((start, k) for when, start, k in steps.T.tolist() if when < moment)
+        found = {start: k for start, k in sorted(depth.items()) if k > 0 and start >= 0}
+        assert found == {start: k for start in range(moment) if (k := self.reference.K(start, moment - 1)) > 0}, (
+            "the reference says otherwise"
+        )
+        return {start: ({Q.name for Q in self.reference.serves(start, moment - 1)}, k) for start, k in found.items()}
 
 
 def test_example_4_2_1_same_windows_share_all_views_at_the_largest_k() -> None:
-    query = meta((8, 2, 4, 0), (8, 2, 3, 0), (8, 2, 2, 0))
+    query = Meta((8, 2, 4, 0), (8, 2, 3, 0), (8, 2, 2, 0))
     everyone = {"Q1", "Q2", "Q3"}
-    assert (query.window, query.slide(8), len(query.members)) == (8, 2, 1)
-    assert shown(query, 8) == [(0, everyone, 4), (2, everyone, 4), (4, everyone, 4), (6, everyone, 4)]
+    assert (query.reference.WIN, query.slide(8), len(query.members)) == (8, 2, 1)
+    assert query.views(8) == {0: (everyone, 4), 2: (everyone, 4), 4: (everyone, 4), 6: (everyone, 4)}
 
 
 def test_examples_4_3_1_and_4_3_2_the_slide_adapts_to_the_next_answer() -> None:
-    query = meta((8, 6, 3, 0), (8, 2, 3, 0), (8, 3, 3, 0))
+    query = Meta((8, 6, 3, 0), (8, 2, 3, 0), (8, 3, 3, 0))
     everyone = {"Q1", "Q2", "Q3"}
-    assert query.window == 8
+    assert query.reference.WIN == 8
     assert [query.slide(moment) for moment in (8, 10, 11, 12)] == [2, 1, 1, 2]
     # The thesis counts six views and lists 2, 3, 4, 6 and 8: with 0, which is answered at that moment, they are six.
-    assert shown(query, 8) == [(0, everyone, 3), (2, {"Q2"}, 3), (3, {"Q3"}, 3), (4, {"Q2"}, 3), (6, everyone, 3)]
-    assert [view.start for view in query.views(9)] == [2, 3, 4, 6, 8]
+    assert query.views(8) == {0: (everyone, 3), 2: ({"Q2"}, 3), 3: ({"Q3"}, 3), 4: ({"Q2"}, 3), 6: (everyone, 3)}
+    assert list(query.views(9)) == [2, 3, 4, 6, 8]
 
 
 def test_example_4_4_1_the_longest_window_has_all_views() -> None:
-    query = meta((4, 2, 3, 0), (6, 2, 3, 0), (8, 2, 3, 0))
-    assert [view.start for view in query.views(8)] == [0, 2, 4, 6]
-    assert [view.start for view in query.views(8) if "Q3" in view.serves] == [0, 2, 4, 6]
-    odd = meta((6, 2, 3, 0), (7, 2, 3, 1), (8, 2, 3, 0))
-    assert shown(odd, 8)[:5] == [
-        (0, {"Q3"}, 3), (1, {"Q2"}, 3), (2, {"Q1", "Q3"}, 3), (3, {"Q2"}, 3), (4, {"Q1", "Q3"}, 3),
+    views = Meta((4, 2, 3, 0), (6, 2, 3, 0), (8, 2, 3, 0)).views(8)
+    assert list(views) == [0, 2, 4, 6]
+    assert [start for start, (serves, _) in views.items() if "Q3" in serves] == [0, 2, 4, 6]
+    odd = Meta((6, 2, 3, 0), (7, 2, 3, 1), (8, 2, 3, 0)).views(8)
+    assert list(odd.items())[:5] == [
+        (0, ({"Q3"}, 3)), (1, ({"Q2"}, 3)), (2, ({"Q1", "Q3"}, 3)), (3, ({"Q2"}, 3)), (4, ({"Q1", "Q3"}, 3)),
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("ks", [(2, 2, 2), (3, 2, 1)])
 def test_examples_4_5_1_and_4_6_1_arbitrary_windows_slides_and_k(ks: tuple[int, int, int]) -> None:
-    query = meta((8, 4, ks[0], 0), (6, 3, ks[1], 2), (4, 2, ks[2], 0))
+    views = Meta((8, 4, ks[0], 0), (6, 3, ks[1], 2), (4, 2, ks[2], 0)).views(8)
     serving = [(0, {"Q1"}), (2, {"Q2"}), (4, {"Q1", "Q3"}), (5, {"Q2"}), (6, {"Q3"})]
     expected = [2, 2, 2, 2, 2] if ks == (2, 2, 2) else [3, 2, 3, 2, 1]
-    assert shown(query, 8) == [(start, names, k) for (start, names), k in zip(serving, expected, strict=True)]
+    assert views == {start: (names, k) for (start, names), k in zip(serving, expected, strict=True)}
 
 
 # Figures 5.1, 5.2, 6.1 and 6.2: eight objects in eight seconds. 12 is in W0 only, 11 in W0 to W3, 9 in W0 to W4, 6 in
@@ -77,8 +92,19 @@ def arena_of(scores: list[float]) -> EventStore:
     return store
 
 
+class Instructions(Scheduler):
+    """A scheduler that says what it is given."""
+
+    def __init__(self, opened: IntArray, steps: IntArray) -> None:
+        self.given = opened, steps
+
+    def until(self, passed: int) -> tuple[IntArray, IntArray]:  # noqa: ARG002 - as it is given
+        return self.given
+
+
 def follow(keeper: Band | TopList, slots: list[int], opened: IntArray, steps: IntArray, passed: int) -> None:
-    keeper.follow(np.array(slots, np.int32), opened, steps, DueWindows.none(), np.empty(0, np.int64), passed)
+    keeper.scheduler = Instructions(opened, steps)
+    keeper.process(np.array(slots, np.int32), DueWindows.none(), np.empty(0, np.int64), passed)
 
 
 @pytest.fixture(params=[Band, TopList])
@@ -138,7 +164,8 @@ def test_example_7_0_3_each_query_gets_its_share_of_a_view() -> None:
     store = arena_of(SCORES)
     keeper = TopList(store, [Schedule(1, 1, name="", k=1)], 0)
     windows = DueWindows(np.array([0, 1]), np.array([0, 2]), np.array([8, 10]))
-    picks = keeper.follow(np.arange(8, dtype=np.int32), VIEWS, NOTHING, windows, np.array([3, 2]), 10)
+    keeper.scheduler = Instructions(VIEWS, NOTHING)
+    picks = keeper.process(np.arange(8, dtype=np.int32), windows, np.array([3, 2]), 10)
     queries = [Schedule(8, 2, name=f"Q{i}", k=k) for i, k in enumerate((3, 2, 1), 1)]
     due = DueWindows(np.array([0, 1, 2, 1]), np.array([0, 0, 0, 2]), np.array([8, 8, 8, 10]))
     shares = extract(picks, store, due, queries, np.array([0, 0, 0, 1]))

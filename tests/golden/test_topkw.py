@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skyband.algorithms.topkw.bands import NONE, PROBABLE, RELAXED, STRICT, Bands, BandSpec, Method
+from skyband.algorithms.topkw.bands import CPM, NONE, PROBABLE, RELAXED, SNN, STRICT, Bands, BandSpec, Method
 from skyband.algorithms.topkw.event_kernels import EUCLID
-from skyband.algorithms.topkw.exhaustive import CPM, SNN, ExhaustiveBands
+from skyband.algorithms.topkw.exhaustive import ExhaustiveBands
 from skyband.algorithms.topkw.query_grid import QueryGrid
 
 SCORES = {2: 1.0, 3: 2.0, 1: 3.0, 7: 4.0, 5: 5.0, 9: 5.5, 4: 7.0, 8: 7.5, 6: 9.0, 11: 10.0, 10: 11.0}
@@ -31,7 +31,7 @@ def steps(
     for i in range(1, 12):
         at = number[i : i + 1]
         told += bands.process(np.array([[S[i]]]), at, at, number, number).slot.tolist()
-        held = bands.held[2] if engine is ExhaustiveBands else number
+        held = bands.held.slot if engine is ExhaustiveBands else number
         rows.append([held[band.slot[0, : band.size[0]]].tolist() for band in (bands.band, bands.filters)])
         thresholds.append(float(bands.band.threshold[0]))
         bands.check()
@@ -100,7 +100,7 @@ def test_table_iii_strict_with_a_strict_filter() -> None:
         [[7], [9]],
         [[7], [9]],
     ]
-    assert bands.held[2].tolist() == [9, 10, 11], "the buffer"
+    assert bands.held.slot.tolist() == [9, 10, 11], "the buffer"
     assert told == [1, 2, 3, 7]
 
 

@@ -14,6 +14,7 @@ import pytest
 import skyband as sb
 from skyband.answers.changes import difference
 from skyband.remote.services import Limits, ServiceError
+from tests.groups import joins
 from tests.joined import oracle
 from tests.joined.oracle import Event
 
@@ -276,7 +277,7 @@ def test_a_snapshot_wants_its_services_and_keeps_what_is_used_most() -> None:
     small = sb.Monitor.restore(blob, services={"value": sb.Remote(ask(BY_ID), capacity=3), "other": ask({})})
     assert len(small.remotes["value"].replica) == 3
     used = list(monitor.remotes["value"].replica.state()[1]["ids"]["id"].to_pylist())[-3:]
-    assert small.remotes["value"].replica.ids() == used
+    assert small.remotes["value"].replica.columns()[0] == used
 
 
 def test_unknown_services_and_columns_are_refused_at_once() -> None:
@@ -471,7 +472,7 @@ def crowd(policy: str) -> sb.Monitor:
 @pytest.mark.parametrize("policy", ["AT-BSM alone", "AT-LRU alone", "AT-LRU", "WSJ-LRU", "AT-GAIN"])
 def test_what_is_told_of_an_object_outside_the_list_takes_effect(policy: str) -> None:
     monitor = crowd(policy)
-    objects = monitor.per_id[0].members[0].join.objects
+    objects = joins(monitor)[0].members[0].join.objects
     monitor.push_changes("value", {"u003": 1e6, "u029": 0.0, "nobody": 7.0})
     (answer,) = monitor.advance(100)
     assert [(row.id, row.value) for row in answer.rows] == [("u003", 1e6), ("u028", 28.0), ("u027", 27.0)]

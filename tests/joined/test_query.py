@@ -118,6 +118,7 @@ def test_what_cannot_be_joined_is_refused_when_the_query_is_made(given: dict[str
         ({"discover": 2}, "discover is 2; it is a share of the budget: give 0 to 1"),
         ({"distance": -1.0}, "distance is -1.0; give a number, 0 or more"),
         ({"default": "none"}, "default is 'none'; give a number, or leave it out"),
+        ({"default": 10**400}, "give a number, or leave it out"),
         ({"on": 3}, "on is 3; give the name of a column"),
         ({"service": " "}, "service is ' '; give its name"),
         ({"budgets": 3}, "unknown key 'budgets'; allowed are service, on"),

@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 
 import skyband as sb
 from skyband.engine.groups import ReducedBatch
+from skyband.engine.joins import JoinedQuery
 from skyband.engine.measures import ROWS
-from skyband.engine.partials import FIRST, ID, PANE, REFRESHED, TIME, Partials
+from skyband.engine.partials import FIRST, ID, PANE, REFRESHED, TIME
 from skyband.remote.services import Limits
+from tests.groups import joins
 from tests.joined import oracle
 from tests.joined.test_monitor import WINDOWS
 
@@ -71,8 +73,8 @@ class Changing:
 def without_settled(monitor: sb.Monitor, stayed: Counter[str]) -> None:
     """Let events of settled ids stay behind, as they do on executors."""
 
-    def shorten(one: Partials, reduced: ReducedBatch) -> ReducedBatch:
-        settled = next(group for group in monitor.per_id if one in group.members).settled(one)
+    def shorten(one: JoinedQuery, reduced: ReducedBatch) -> ReducedBatch:
+        settled = next(group for group in joins(monitor) if one in group.members).settled(one)
         here = pc.is_in(reduced.partials[ID], settled[ID])
         apart = reduced.partials.filter(here).join(settled, ID).group_by(PANE)
         stayed[one.name] += int(pc.sum(here).as_py() or 0)
@@ -80,7 +82,7 @@ def without_settled(monitor: sb.Monitor, stayed: Counter[str]) -> None:
         named = sums.rename_columns([PANE, ROWS, FIRST, TIME, REFRESHED])
         return replace(reduced, partials=reduced.partials.filter(pc.invert(here)), settled=named)
 
-    for one in [one for group in monitor.per_id for one in group.members]:
+    for one in [one for group in joins(monitor) for one in group.members]:
         setattr(one, "merge", lambda reduced, one=one, merge=one.merge: merge(shorten(one, reduced)))  # noqa: B010
 
 
@@ -107,7 +109,7 @@ def answers(
         if restart:
             monitor = sb.Monitor.restore(monitor.snapshot(), services=services)
         elif shorten:
-            for one in [one for group in monitor.per_id for one in group.members]:
+            for one in [one for group in joins(monitor) for one in group.members]:
                 del one.merge
     tables.append(monitor.finish().table(quality=True))
     return tables, service.asked
@@ -154,7 +156,7 @@ def test_only_ids_of_the_streams_kind_are_settled() -> None:
     remote = sb.Remote(lambda _: {}, known={"seven": 0.0, 7: 0.0})
     monitor = sb.Monitor([query("no budget", WINDOWS[0])], time="t", id="id", services={"value": remote})
     monitor.push(oracle.events(1))
-    assert monitor.per_id[0].settled(monitor.per_id[0].members[0]).to_pydict() == {"id": [7], "refreshed": [0]}
+    assert joins(monitor)[0].settled(joins(monitor)[0].members[0]).to_pydict() == {"id": [7], "refreshed": [0]}
 
 
 @pytest.mark.parametrize("change", ["capacity", "on"])
@@ -167,4 +169,4 @@ def test_what_may_be_forgotten_or_replaced_is_not_settled(change: str) -> None:
     remote = sb.Remote(lambda _: {}, known=known, capacity=20 if change == "capacity" else None)
     monitor = sb.Monitor([given], time="t", id="id", services={"value": remote})
     monitor.push(oracle.events(1))
-    assert monitor.per_id[0].settled(monitor.per_id[0].members[0]).num_rows == 0
+    assert joins(monitor)[0].settled(joins(monitor)[0].members[0]).num_rows == 0

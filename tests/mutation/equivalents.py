@@ -44,6 +44,26 @@ EQUIVALENT: dict[str, dict[str, list[str]]] = {
             " -> (self._get('status.json'))",
         ],
     },
+    "spark/loop.py": {
+        "the state is read again before every batch: costs time only": [
+            "MicroBatchLoop.__call__: batch_id - 1 -> (batch_id + 1)",
+            "MicroBatchLoop.__call__: self._at = batch_id -> pass",
+        ],
+        "a replayed batch may take as long as it took before": [
+            "MicroBatchLoop._process: entry[\"batchId\"] < batch_id -> (entry['batchId'] <= batch_id)",
+        ],
+        "`doubt` compares again, and all rows are at least as many as those that came back": [
+            "MicroBatchLoop._doubt: 2 * progress.ahead > progress.candidate_rows"
+            " -> (2 * progress.ahead >= progress.candidate_rows)",
+            "MicroBatchLoop._doubt: df.count() if 2 * progress.ahead > progress.candidate_rows"
+            " else progress.candidate_rows -> (df.count())",
+        ],
+    },
+    "spark/monitor_job.py": {
+        "there is nothing in an empty interval": [
+            "MonitorJob.advance: wanted.low < wanted.high -> (wanted.low <= wanted.high)",
+        ],
+    },
     "spark/sinks/files.py": {
         "looks again for drafts, of which there are none": ["Files.write: self._clean = True -> pass"],
     },

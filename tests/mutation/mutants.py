@@ -23,7 +23,7 @@ BY_HAND: dict[str, list[tuple[str, str]]] = {  # mistakes that no test noticed o
     "engine/ranking.py": [
         ("self.early_digests = {key: seen for key, seen in digests if key[1] > closed.get(key[0], ALWAYS)}",
          "self.early_digests = {}"),
-        ("self.intake.arrived, self.unseen_to]", "self.intake.arrived, NEVER]"),
+        ("self.arrived, self.unseen_to]", "self.arrived, NEVER]"),
     ],
     "files/durable.py": [('draft = file.with_name(f".{file.name}.draft")', "draft = file")],
 }  # fmt: skip

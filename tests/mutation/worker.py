@@ -81,9 +81,9 @@ class Tries:
             os._exit(STUCK)  # its threads may still run
 
     def _met(self, file: str, mutant: Mutant) -> list[str]:
-        """Return the tests that a change meets: the simulation, which sees most, then the quickest first."""
+        """Return the tests that a change meets, the quickest first."""
         lines, spent, names = set(mutant.lines), 0.0, []
-        for name, (took, by) in sorted(self.known.items(), key=lambda one: (one[1][1] is not None, one[1][0])):
+        for name, (took, by) in sorted(self.known.items(), key=lambda one: one[1][0]):
             if spent <= self.seconds and (by is None or not lines.isdisjoint(by.get(file, ()))):
                 names.append(name)
                 spent += took

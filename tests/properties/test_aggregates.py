@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import skyband as sb
 from skyband.order import NEVER
 from skyband.queries.query import LARGEST_K
+from tests.groups import rankings
 from tests.oracle import Ask, Event, Oracle
 
 Row = dict[str, Any]
@@ -175,7 +176,7 @@ def test_a_query_that_comes_later_warms_up_and_one_that_pauses_goes_on() -> None
     told = {name: shown(a for a in late if a.query == name) for name in ("first", "later")}
     assert told["first"] == told["later"] == [a for a in truth(first, [STREAM], None)[0] if a[0] >= 20]
     monitor.change(sb.Query("first", k=1, score="x", window=WINDOWS[0]))
-    assert len(monitor.rankings) == 1
+    assert len(rankings(monitor)) == 1
     monitor.unregister("later")
     assert [query.name for query in monitor.queries] == ["first"]
 

@@ -160,7 +160,7 @@ def drawn(seed: int) -> tuple[Candidates, list[reference.Mapping], int]:
     value = np.array([mapping.value for mapping in mappings])
     candidates = Candidates(
         now=now, size=100, slide=7, k=int(random.integers(1, 8)), place=np.arange(number),
-        time=np.array([mapping.t for mapping in mappings], np.int64), stream=np.zeros(number),
+        time=np.array([mapping.t for mapping in mappings], np.int64),
         score=-np.arange(float(number)),
         value=value, refreshed=refreshed, best_before=refreshed + interval, interval=interval, threshold=1_000.0,
         distance=300.0,

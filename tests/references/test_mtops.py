@@ -12,6 +12,7 @@ import skyband as sb
 from skyband.algorithms.in_order import PerQuery
 from skyband.algorithms.mtops.mtopband import Band
 from skyband.algorithms.mtops.top_list import TopList
+from tests.groups import rankings
 from tests.references import mtops
 from tests.references.objects import Object
 
@@ -64,7 +65,7 @@ class Fast:
 
     @property
     def algorithm(self) -> Any:
-        (group,) = self.monitor.rankings
+        (group,) = rankings(self.monitor)
         return group.algorithm
 
     def keeper(self) -> Any:

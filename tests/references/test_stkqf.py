@@ -12,6 +12,7 @@ from skyband.algorithms.stkqf.partitions import Partitions
 from skyband.algorithms.stkqf.skyline import Need as FastNeed
 from skyband.algorithms.stkqf.skyline import SQGrid, scan_for
 from skyband.algorithms.stkqf.skyline import skyline as fast_skyline
+from tests.groups import rankings
 from tests.references import stkqf
 from tests.references.objects import Object, ranked
 from tests.references.stkqf import Need
@@ -56,7 +57,7 @@ class Run:
 
     @property
     def algorithm(self) -> Any:
-        (group,) = self.monitor.rankings
+        (group,) = rankings(self.monitor)
         return group.algorithm
 
     def arrive(self) -> None:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from skyband.algorithms.topkw.adaptive import AdaptiveBands
-from skyband.algorithms.topkw.bands import NONE, PROBABLE, RELAXED, STRICT, Bands, BandSpec, Method
+from skyband.algorithms.topkw.bands import CPM, NONE, PROBABLE, RELAXED, SNN, STRICT, Bands, BandSpec, Method
 from skyband.algorithms.topkw.blocks import BlockBands
-from skyband.algorithms.topkw.exhaustive import CPM, SNN, ExhaustiveBands
+from skyband.algorithms.topkw.exhaustive import ExhaustiveBands
 from tests.references.objects import Object
 from tests.references.topkw import PA, PF, RA, SA, TopKW
 

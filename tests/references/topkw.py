@@ -9,7 +9,7 @@ takes an empty place and loses it to the object that comes never was among the b
 
 from __future__ import annotations
 
-from math import ceil, inf
+from math import ceil, comb, inf
 
 from tests.references.objects import Object, better, ranked
 
@@ -167,3 +167,44 @@ class TopKW:
         assert self.filter is not None
         others = [x for x in self.filter.toptree if x != o]
         return len(others) < self.filter.k or better(o, others[-1])
+
+
+def p_drop(rank: int, n: int, dropped: int, better: int) -> float:
+    """Return the probability that, of so many dropped events, so many were better than the one at a rank; eq. (5).
+
+    Examples
+    --------
+    >>> p_drop(rank=3, n=4, dropped=1, better=1)  # two of the other three are better
+    0.6666666666666666
+    """
+    if not 0 <= better <= dropped:
+        return 0.0
+    return comb(rank - 1, better) * comb(n - rank, dropped - better) / comb(n - 1, dropped)
+
+
+def p_arrival(rank: int, n: int, arrived: int, better: int) -> float:
+    """Return the probability that, of so many events that arrived, so many are better than the one at a rank; eq. (6).
+
+    Examples
+    --------
+    >>> p_arrival(rank=1, n=1, arrived=1, better=1)  # one event, one more: either may be the better one
+    0.5
+    """
+    if not 0 <= better <= arrived:
+        return 0.0
+    above, below = rank - 1 + better, n - rank + arrived - better
+    ways = comb(above, better) * comb(below, arrived - better)
+    return n / (n + arrived) * (ways / comb(n + arrived - 1, arrived))
+
+
+def p_theory(rank: int, n: int, k: int) -> float:
+    """Return an upper bound for the probability to become one of the k best; eq. (7), a sum over all steps.
+
+    Slow: `p_practice` of the package is what one computes.
+    """
+    return sum(
+        p_drop(rank, n, step, rank - new + better) * p_arrival(rank, n, step, better)
+        for step in range(1, n)
+        for new in range(1, k + 1)
+        for better in range(new)
+    )

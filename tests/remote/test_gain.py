@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.remote.accuracy import ndcg, precision
 from skyband.errors import InputError
 from skyband.order import FloatArray
 from skyband.remote import Remote
-from skyband.remote.accuracy import ndcg, precision
 from skyband.remote.acquatop import acquatop
 from skyband.remote.election import CarryOver
 from skyband.remote.policies import GAINING, POLICIES, Candidates
-from skyband.remote.policies.gain import Gain
 from skyband.remote.replica import Replica
 from skyband.remote.services import Limits
 from skyband.remote.services.base import Id
@@ -30,7 +29,7 @@ def objects(scores: Sequence[float], **columns: Any) -> Candidates:
     rows, score = len(scores), np.array(scores, np.float64)
     given_columns: dict[str, Any] = {
         "now": 100, "size": 50, "slide": 50, "k": 2, "place": np.arange(rows), "time": np.full(rows, 90),
-        "stream": np.zeros(rows), "score": score, "value": score, "refreshed": np.full(rows, 40),
+        "score": score, "value": score, "refreshed": np.full(rows, 40),
         "best_before": np.full(rows, 100), "interval": np.full(rows, 60),
         "possible_scores": score[:, None] + np.array([-1.0, 1.0]),
     }  # fmt: skip
@@ -38,7 +37,9 @@ def objects(scores: Sequence[float], **columns: Any) -> Candidates:
 
 
 def gains(candidates: Candidates) -> list[float]:
-    return [float(gain) for gain in Gain().gain(candidates)]
+    gain = POLICIES["AT-GAIN"].gain
+    assert gain is not None
+    return [float(each) for each in gain(candidates)]
 
 
 def test_who_can_cross_no_rank_gains_nothing() -> None:
@@ -76,8 +77,7 @@ def test_smaller_may_be_better() -> None:
 
 def test_an_aim_is_followed() -> None:
     lively = objects([10.5, 10.0, 5.0, 4.9, 4.8, 4.7], k=4)  # who is first, and who is the fourth?
-    ranker: dict[str, Gain] = {name: POLICIES[name].ranker for name in GAINING}  # type: ignore[misc]
-    first = {name: set(np.argsort(-ranker[name].gain(lively))[:2].tolist()) for name in GAINING}
+    first = {name: set(POLICIES[name].elect(lively, 2, np.random.default_rng(0)).tolist()) for name in GAINING}
     assert first["AT-GAIN.order"] == {0, 1}
     assert first["AT-GAIN.set"] <= {2, 3, 4, 5}
 
@@ -100,7 +100,7 @@ def test_the_replica_learns_where_values_go() -> None:
         wander.put(["x"], [value], at=at * SECOND)
         settle.put(["x"], [chance.normal(50, 2)], at=at * SECOND)
         value += 3 + chance.normal()
-    wander = Replica.load(wander.state())
+    wander = Replica.load(wander.state(), None)
     assert [float(x[0]) for x in settle.drift(["x"], 500 * SECOND)] == pytest.approx([50, 2], abs=0.5)
     expected, spread = wander.drift(["x"], 400 * SECOND)
     assert expected - wander.view(["x"]).value == pytest.approx(3, abs=0.5)

@@ -32,7 +32,7 @@ def objects(rows: int, **columns: Any) -> Candidates:
     zeros = np.zeros(rows, np.int64)
     given_columns: dict[str, Any] = {
         "now": 100, "size": 50, "slide": 10, "k": 2, "place": np.arange(rows), "time": zeros + 90,
-        "stream": np.zeros(rows), "score": np.zeros(rows), "value": np.zeros(rows), "refreshed": zeros,
+        "score": np.zeros(rows), "value": np.zeros(rows), "refreshed": zeros,
         "best_before": zeros, "interval": zeros, "threshold": 0.0,
     }  # fmt: skip
     return Candidates(**(given_columns | columns))

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.remote.accuracy import ndcg, ndcg_compat, precision
 from skyband.remote import Remote
-from skyband.remote.accuracy import ndcg, ndcg_compat, precision
 from skyband.remote.acquatop import acquatop
 from skyband.remote.policies import GAINING, POLICIES
 from skyband.remote.replica import Replica

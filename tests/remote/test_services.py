@@ -416,13 +416,12 @@ def test_connections_are_closed_but_not_those_of_others(database: str) -> None:
     with Loopback(records) as server, httpx2.Client() as client:
         own, other = users(server), users(server, client=client)
         for service in (own, other):
-            Gateway(service).close()
+            service.close()
         assert other.fetch(["ann"]) == {"ann": 3}
         with pytest.raises(RuntimeError, match="closed"):
             own.fetch(["ann"])
-    Gateway(Sql(database, STATEMENT)).close()
-    Gateway(sparql("http://localhost")).close()
-    Gateway(lambda ids: dict.fromkeys(ids)).close()  # has nothing to close
+    Sql(database, STATEMENT).close()
+    sparql("http://localhost").close()
 
 
 # What is loaded.

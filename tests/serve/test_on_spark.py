@@ -14,6 +14,7 @@ import skyband as sb
 from skyband.cli import serve_inputs
 from skyband.events.batch import StreamColumns
 from skyband.serve.spark_stream import SparkStream
+from skyband.spark.control import Control
 from tests.serve.conftest import answers, eventually, served
 from tests.spark.streams import core, events, write
 
@@ -53,7 +54,7 @@ def test_in_this_process_and_by_its_checkpoint(tmp_path: Path) -> None:
             assert [r["id"] for r in answers(client, "moves")[0]["rows"]] == [r["id"] for r in found[0]["rows"]]
             numbers = eventually(lambda: (n := client.get("/api/stream").json()["numbers"])["rows"] == 600 and n)
             assert (numbers["state"], numbers["health"], numbers["says"]) == ("running", "live", "live")
-            with served(serve_inputs.attached(checkpoint)) as other:
+            with served(SparkStream(Control(checkpoint))) as other:
                 elsewhere = other.get("/healthz")
                 assert (elsewhere.status_code, elsewhere.json()["state"]) == (200, "elsewhere")
             assert numbers["rejected"] == sum(
@@ -73,7 +74,7 @@ def test_in_this_process_and_by_its_checkpoint(tmp_path: Path) -> None:
         assert all(row["was"] is not None for row in found[0]["rows"] if row["id"] in ids(found[1])), "groups move"
         assert {q["name"] for q in client.get("/api/queries").json()["queries"]} == {"top", "moves", "mine", "sums"}
         last = found[0]
-    with served(serve_inputs.attached(checkpoint)) as client:
+    with served(SparkStream(Control(checkpoint))) as client:
         assert [(r["id"], r["score"]) for r in answers(client, "sums")[0]["rows"]] == [
             (r["id"], r["score"]) for r in last["rows"]
         ], "of the last window, though others closed in the same batch"
@@ -99,6 +100,6 @@ def test_queries_on_executors_cannot_be_changed(tmp_path: Path) -> None:
     identity = {"time": "t", "id": "id", "time_unit": None, "id_type": "int64", "algorithm": "staircase"}
     schema = events(np.random.default_rng(1), 5, 0).schema
     Checkpoint(tmp_path).open({**identity, "placement": "executors"}, schema, [TOP.as_dict()])
-    with served(serve_inputs.attached(tmp_path)) as client:
+    with served(SparkStream(Control(tmp_path))) as client:
         for reply in (client.post("/api/queries", json=MINE), client.delete("/api/queries/top")):
             assert (reply.status_code, "started with" in reply.json()["error"]) == (409, True)

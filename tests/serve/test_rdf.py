@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def test_rdf_that_comes_into_a_folder(tmp_path: Path, caplog: pytest.LogCaptureF
     pattern = pattern_of(rdf_files([folder]), file, None, None)
     with serve_inputs.from_rdf(folder, pattern) as columns:
         given = serve_inputs.Input(columns, file.queries, StreamColumns(pattern.time, str(file.subject)), "0 seconds")
-        with serve_inputs.locally(given, Console(quiet=True)) as stream, served(stream) as client:
+        with closing(serve_inputs.locally(given, Console(quiet=True))) as stream, served(stream) as client:
             first = eventually(lambda: answers(client, "traded"))[0]
             assert [(row["id"], row["score"]) for row in first["rows"]] == [("A", 7.0), ("B", 6.0)]
             with caplog.at_level(logging.ERROR):

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import skyband as sb
 from skyband.spark.control import Control
 from skyband.windows import NEVER
+from tests.groups import rankings
 from tests.simulation.histories import Ask, History, Step, table_of
 from tests.simulation.truth import Row
 
@@ -87,7 +88,7 @@ def go_on(monitor: sb.Monitor, history: History, steps: Sequence[Step], check: b
             answers += monitor.advance(monitor.newest - (history.delay or 0) if late else None)
             outcome.answers.append(seen(answers))
             if check:
-                for group in monitor.rankings:
+                for group in rankings(monitor):
                     group.algorithm.check()
         else:
             change(monitor, step)

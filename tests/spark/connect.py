@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 import skyband as sb
-from skyband.spark.sinks.frames import UNPACKED
+from skyband.spark.sinks.rows import UNPACKED
 from tests.spark.streams import assert_same_answers, core, events, sorted_table, stream, write
 
 QUERIES = [

@@ -14,10 +14,10 @@ import pytest
 
 import skyband as sb
 from skyband.spark import loop
+from skyband.spark.loop import datetime_of
 from skyband.spark.reducers import guesses, ranking
 from skyband.spark.reducers.base import BatchProgress
 from skyband.spark.reducers.ranking import RankingReducer
-from skyband.spark.stream import datetime_of
 from tests.spark.streams import assert_same_answers, core, events, sorted_table, stream, write
 from tests.spark.test_start import NOW, TOP, Tables, batches, go
 from tests.spark.test_state_store import PROVIDER, ROCKSDB

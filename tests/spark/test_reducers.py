@@ -13,6 +13,7 @@ import skyband as sb
 from skyband.spark.reducers import guesses, ranking, thresholds
 from skyband.spark.reducers.base import BatchProgress
 from skyband.spark.reducers.ranking import RankingReducer
+from tests.groups import rankings
 from tests.spark.streams import events
 
 pytestmark = pytest.mark.spark
@@ -60,7 +61,7 @@ def both(
         assert shown(answers) == shown(truth)
         for name in ("late", "partly_late", "rejected"):
             assert getattr(read.stats(), name) == getattr(plain.stats(), name), name
-        for group in read.rankings:
+        for group in rankings(read):
             group.algorithm.check()
         readings.append(found)
     assert shown(list(read.finish())) == shown(list(plain.finish()))

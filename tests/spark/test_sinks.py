@@ -24,10 +24,9 @@ from skyband.errors import InputError
 from skyband.files import durable
 from skyband.spark.sinks import Console, Files, Kafka, Memory, Sink, Sql, as_sink
 from skyband.spark.sinks.base import deliver
-from skyband.spark.sinks.frames import UNPACKED, as_frame
 from skyband.spark.sinks.kafka import records
-from skyband.spark.sinks.keys import keyed
 from skyband.spark.sinks.memory import _BATCH, _merged
+from skyband.spark.sinks.rows import UNPACKED, as_frame, keyed
 from tests.spark import postgres
 
 pytestmark = pytest.mark.spark

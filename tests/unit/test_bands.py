@@ -11,10 +11,10 @@ import pytest
 from skyband.algorithms.topkw import random_order
 from skyband.algorithms.topkw.adaptive import AdaptiveBands
 from skyband.algorithms.topkw.band_kernels import ENTERED, LEFT, RETURNED
-from skyband.algorithms.topkw.bands import NONE, PROBABLE, RELAXED, STRICT, Bands, BandSpec, Method
+from skyband.algorithms.topkw.bands import CPM, NONE, PROBABLE, RELAXED, SNN, STRICT, Bands, BandSpec, Method
 from skyband.algorithms.topkw.blocks import BlockBands
 from skyband.algorithms.topkw.event_kernels import ATTRIBUTE, COLUMN, EUCLID, SUM
-from skyband.algorithms.topkw.exhaustive import CPM, SNN, ExhaustiveBands
+from skyband.algorithms.topkw.exhaustive import ExhaustiveBands
 from skyband.algorithms.topkw.query_grid import QueryGrid
 
 METHODS = {

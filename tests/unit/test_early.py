@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import skyband as sb
+from tests.groups import rankings
 
 
 @pytest.mark.parametrize("window", [sb.Window(20, slide=5), sb.Window("20 events", slide="5 events")], ids=str)
@@ -27,5 +28,5 @@ def test_an_open_window_is_shown_again_only_when_it_looks_different(window: sb.W
                 shown[answer.end] = answer.rows
             else:
                 final.add(answer.end)
-        assert set(monitor.rankings[0].early_digests) == {("soon", end) for end in shown if end not in final}
+        assert set(rankings(monitor)[0].early_digests) == {("soon", end) for end in shown if end not in final}
     assert len(final) > 5 < again

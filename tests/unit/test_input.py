@@ -327,3 +327,54 @@ def test_a_row_that_only_one_query_can_rank_is_rejected_once_and_counts_for_that
     stats = monitor.stats()
     assert stats.rejected == 3
     assert {group.queries: group.rejected for group in stats.groups} == {("x",): 2, ("y",): 2, ("n",): 2}
+
+
+PARTED = sb.Query("parted", k=1, score="x", partition_by="p", window=sb.Window(10))
+PLAIN = sb.Query("plain", k=1, score="x * 2", window=sb.Window(10))
+SUMMED = sb.Query("summed", k=1, score="sum(x)", where="p = 'a'", window=sb.Window(10))
+JOINED = sb.Query("joined", k=1, score="x + likes", where="p = 'a'", window=sb.Window(10), join=sb.Join("likes"))
+
+
+@pytest.mark.parametrize("queries", [[PARTED], [PLAIN, PARTED], [PLAIN, SUMMED], [PLAIN, SUMMED, JOINED]])
+def test_a_batch_that_is_refused_changes_nothing(queries: list[sb.Query]) -> None:
+    good = pa.table({"t": [1], "i": [1], "x": [1.0], "p": ["a"]})
+    better = good.set_column(2, "x", pa.array([3.0]))
+
+    def answered(*batches: pa.Table) -> list[Any]:
+        monitor = sb.Monitor(queries, time="t", id="i", services={"likes": lambda ids: dict.fromkeys(ids, 7.0)})
+        for batch in batches:
+            if "p" in batch.column_names:
+                monitor.push(batch)
+            else:
+                with pytest.raises(sb.QueryError, match="'p'"):
+                    monitor.push(batch)
+        return [(answer.query, answer.rows) for answer in monitor.finish()]
+
+    assert answered(good, good.drop_columns("p").set_column(2, "x", pa.array([2])), better) == answered(good, better)
+
+
+def test_subscriptions_refuse_a_batch_as_a_whole() -> None:
+    subscriptions = sb.Subscriptions(
+        [sb.Subscription(name, k=1, score=name, last="2 events", emit="changes") for name in ("x", "y")],
+        time="t", id="i",
+    )  # fmt: skip
+    good = pa.table({"t": [1], "i": [1], "x": [1.0], "y": [1.0]})
+    subscriptions.push(good)
+    with pytest.raises(sb.QueryError, match="'y'"):
+        subscriptions.push(pa.table({"t": [2], "i": [2], "x": [2]}))
+    assert len(subscriptions.push(good.set_column(2, "x", pa.array([3.0])))) > 0
+
+
+def test_a_history_that_is_refused_changes_nothing() -> None:
+    monitor = sb.Monitor([PARTED], time="t", id="i")
+    good = pa.table({"t": [15, 25], "i": [1, 2], "x": [1.0, 2.0], "p": ["a", "a"]})
+    monitor.push(good)
+    monitor.advance(20)
+    later = sb.Query("later", k=2, score="x", partition_by="p", window=sb.Window(20))
+    assert monitor.register(later, history=True) != [None]
+    with pytest.raises(sb.InputError, match="'p'"):
+        monitor.fill("later", pa.table({"t": [25], "i": [2], "x": [2]}))
+    monitor.push({"t": [26], "i": [3], "x": [9.0], "p": ["a"]})
+    monitor.fill("later", good)
+    answers = {answer.query: [row.id for row in answer.rows] for answer in monitor.finish()}
+    assert answers == {"parted": [3], "later": [3, 2]}

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from skyband import order
-from skyband.algorithms.shared_kernels import sort_runs
 from skyband.algorithms.staircase import scan_kernels, seal_kernels
 from skyband.algorithms.staircase import scan_kernels as scan
 from skyband.algorithms.staircase.panes import UNTOUCHED
+from skyband.order import sort_runs
 
 SEEDS = range(30)
 

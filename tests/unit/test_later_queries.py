@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import skyband as sb
+from tests.groups import rankings
 
 OLD = sb.Query("old", k=3, score="x", window=sb.Window(100), select=("n",))
 FAR = replace(OLD, name="far", window=sb.Window(500))
@@ -145,7 +146,7 @@ def test_what_is_over_is_forgotten(window: sb.Window) -> None:
         monitor.push([{"t": t, "id": f"id {t}", "x": float(t % 7), "n": 1} for t in range(first, first + 3_000)])
         monitor.advance(first + 2_900)
         if first == 60_000:
-            held = sum(len(group.store.payload() or ()) for group in monitor.rankings)
+            held = sum(len(group.store.payload() or ()) for group in rankings(monitor))
         if first >= 60_000:  # a snapshot makes room, so there is none before
             sizes.append(len(monitor.snapshot()))
     assert held < 20_000

@@ -8,6 +8,7 @@ import skyband as sb
 from skyband.algorithms.staircase.panes import UNTOUCHED, Panes, pane_widths
 from skyband.algorithms.staircase.staircase import Staircase
 from skyband.windows import Schedule
+from tests.groups import rankings
 
 
 def schedules(*windows: sb.Window) -> list[Schedule]:
@@ -49,7 +50,7 @@ def staircase(k: int) -> Staircase:
     """Return a staircase over tumbling windows of 10, with two events in each of the first three."""
     monitor = sb.Monitor([sb.Query("q", k=k, score="x", window=sb.Window(10))], time="t", id="t")
     monitor.push([{"t": t, "x": float(t % 10)} for t in (0, 9, 10, 19, 20, 29)])
-    algorithm = monitor.rankings[0].algorithm
+    algorithm = rankings(monitor)[0].algorithm
     assert isinstance(algorithm, Staircase)
     return algorithm
 

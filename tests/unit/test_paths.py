@@ -21,10 +21,12 @@ def _value(ids: Any) -> dict[Any, float]:
     return dict.fromkeys(ids, 1.0)
 
 
-def _files(monitor: sb.Monitor) -> set[str]:
+def _files(query: sb.Query) -> set[str]:
     """Return the files whose functions run in one push and one advance of a monitor that has begun."""
-    monitor.push(ROWS)
-    monitor.advance(11)
+    for _ in range(2):  # the first one compiles and looks things up once and for all
+        monitor = sb.Monitor([query], time="t", id="name", services={"likes": _value})
+        monitor.push(ROWS)
+        monitor.advance(11)
     found: set[str] = set()
 
     def note(frame: FrameType, event: str, _: Any) -> None:
@@ -45,17 +47,17 @@ def _files(monitor: sb.Monitor) -> set[str]:
 @pytest.mark.parametrize(
     ("query", "most"),
     [
-        (sb.Query("ranking", k=2, score="x", window=WINDOW), 20),
-        (sb.Query("aggregate", k=2, score="sum(x)", window=WINDOW), 19),
-        (sb.Query("join", k=2, score="x + likes", window=WINDOW, join=sb.Join("likes", budget=2)), 26),
+        (sb.Query("ranking", k=2, score="x", window=WINDOW), 19),
+        (sb.Query("aggregate", k=2, score="sum(x)", window=WINDOW), 17),
+        (sb.Query("join", k=2, score="x + likes", window=WINDOW, join=sb.Join("likes", budget=2)), 22),
     ],
     ids=lambda given: getattr(given, "name", None),
 )
 def test_the_way_of_an_event_is_short(query: sb.Query, most: int) -> None:
-    files = _files(sb.Monitor([query], time="t", id="name", services={"likes": _value}))
+    files = _files(query)
     assert len(files) <= most, sorted(files)
 
 
 def test_a_ranking_runs_no_code_of_other_kinds() -> None:
-    files = _files(sb.Monitor([sb.Query("ranking", k=2, score="x", window=WINDOW)], time="t", id="name"))
+    files = _files(sb.Query("ranking", k=2, score="x", window=WINDOW))
     assert not {name for name in files if name.startswith("remote/") or "join" in name or "aggregates" in name}

@@ -7,15 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from skyband.algorithms.topkw.probability import (
-    candidates,
-    convex_from,
-    p_arrival,
-    p_drop,
-    p_last,
-    p_practice,
-    p_theory,
-)
+from skyband.algorithms.topkw.probability import candidates, convex_from, p_last, p_practice
+from tests.references.topkw import p_arrival, p_drop, p_theory
 
 KS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 TABLE_V = {

@@ -228,6 +228,7 @@ def test_what_is_missing_late_or_rejected_is_counted() -> None:
         (lambda: sb.Subscription("a", k=1, score="x", last=1, within={"x": (2, 1)}), r"within says \(2, 1\) for 'x'"),
         (lambda: sb.Subscription("a", k=1, score="x", last=1, since=5, until=5), r"until \(5\) is not after since"),
         (lambda: sb.Distance({}), "point is {}; give a finite number for at least one column"),
+        (lambda: sb.WeightedSum(None), "weights is None; give a finite number for at least one column"),  # type: ignore[arg-type]
         (lambda: sb.AttributeDistance({"x": 1.0}, {"y": 1.0}), "give both for each column"),
         (lambda: sb.Subscriptions(select=["score"]), "select names 'score', which notices have already"),
         (lambda: sb.Subscriptions(algorithm="staircase"), "'staircase' cannot follow windows that slide with every"),

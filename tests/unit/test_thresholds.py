@@ -11,6 +11,7 @@ import pytest
 import skyband as sb
 from skyband.spark.reducers.guesses import ScoreDistribution
 from skyband.spark.reducers.thresholds import NOTHING, Thresholds, _merge
+from tests.groups import rankings
 
 DELAY = 300
 
@@ -25,7 +26,7 @@ class Sieve:
     def read(self, table: pa.Table, tail: int, guess: float) -> None:
         before = self.monitor.newest
         self.monitor.declare(table.schema)
-        (group,) = self.monitor.rankings
+        (group,) = rankings(self.monitor)
         time, merit = table["t"].to_numpy(), table["x"].to_numpy()
         spread = ScoreDistribution(
             np.sort(np.random.default_rng(0).choice(merit, 200)) + guess, 0.0, 0, len(time) / np.ptp(time)
@@ -142,7 +143,7 @@ def test_a_group_remembers_where_events_stayed_away() -> None:
     n = 4_000
     table = pa.table({"t": np.arange(n) * 50, "id": np.arange(n), "x": np.random.default_rng(4).normal(size=n)})
     monitor.declare(table.schema)
-    (group,) = monitor.rankings
+    (group,) = rankings(monitor)
     scores = ScoreDistribution(np.sort(table["x"].to_numpy()), 0.0, 0, 1 / 50)
     thresholds = Thresholds.of(group, 0, 50 * n, 50 * n, {None: scores}, 1.0)
     assert thresholds is not None
@@ -175,4 +176,4 @@ def test_where_no_partition_is_known_every_event_matters(by: str) -> None:
     query = sb.Query("q", k=1, score="x", window=sb.Window(100), partition_by=by)
     monitor = sb.Monitor([query], time="t", id="id")
     monitor.declare(batches(np.random.default_rng(1))[0].schema)
-    assert Thresholds.of(monitor.rankings[0], 0, 10_000, 9_000, {}, 1.0) is None
+    assert Thresholds.of(rankings(monitor)[0], 0, 10_000, 9_000, {}, 1.0) is None

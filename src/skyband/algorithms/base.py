@@ -16,7 +16,7 @@ import numpy as np
 from skyband.events.store import EventStore
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_runs
 from skyband.queries.query import Distinct
-from skyband.windows import ALWAYS, NEVER, DueWindows, Schedule, layout
+from skyband.windows import ALWAYS, NEVER, DueWindows, Schedule
 
 NO_SLOTS = np.empty(0, np.int32)
 
@@ -90,15 +90,6 @@ class Selection:
         """Return answers given window by window."""
         return cls(np.concatenate([*windows, NO_SLOTS]), np.cumsum([0, *(len(slots) for slots in windows)]))
 
-    @classmethod
-    def joined(cls, parts: Sequence[Selection]) -> Selection:
-        """Return the answers of several parts, one after another."""
-        if len(parts) == 1:
-            return parts[0]
-        starts = np.cumsum([0, *(len(part.slots) for part in parts)])
-        offsets = [part.offsets[:-1] + start for part, start in zip(parts, starts[:-1], strict=True)]
-        return cls(np.concatenate([part.slots for part in parts]), np.concatenate([*offsets, starts[-1:]]))
-
 
 class Thresholded(Protocol):
     """Optional interface of algorithms that allow others to drop events before `push`.
@@ -123,14 +114,8 @@ class Algorithm(ABC):
     """Keeps candidates and answers windows.
 
     The calls come in this order: `plan` whenever the queries change; `push` for every batch; `answer` with the
-    windows that are due; `compact` now and then.
-
-    Parameters
-    ----------
-    store
-        Where the group's events live.
-    distinct
-        Which events of one id count.
+    windows that are due; `compact` now and then. `store` holds the group's events; `distinct` says which events of one
+    id count.
     """
 
     name: ClassVar[str]
@@ -227,12 +212,9 @@ class Algorithm(ABC):
         return []
 
 
-def starts_after(schedules: Sequence[Schedule], due: DueWindows) -> IntArray:
-    """Return where each query's next unanswered window starts once the due ones are answered."""
-    columns = layout(schedules)
-    start = columns.start
-    start[due.query] = due.start + columns.slide[due.query]  # in order of ends: the last one stays
-    return start
+def columns_of(store: EventStore) -> tuple[FloatArray, IntArray, IntArray, IntArray, IntArray]:
+    """Return the columns of all stored events, as the kernels take them: merit, time, key, part, position."""
+    return store.merit, store.time, store.key, store.part, store.position
 
 
 def keep_all(arriving: Arriving, counts: BatchCounts) -> SlotArray:
@@ -259,22 +241,22 @@ def sift(columns: Columns, counts: BatchCounts, offset: int = 0) -> IntArray:
     return rows
 
 
-def one_per_id(store: EventStore, slots: SlotArray, distinct: Distinct | None) -> SlotArray:
-    """Leave of each id of each partition only the event that counts, its best or its latest."""
-    if distinct is None or len(slots) == 0:
-        return slots
-    part, key = store.part[slots], store.key[slots]
+def one_per_id(store: EventStore, slots: SlotArray, distinct: Distinct | None, *major: IntArray) -> IntArray:
+    """Return the places of the events that count: the best or the latest of each id.
+
+    Ids count once in each partition, and for each value of the major columns.
+    """
+    if distinct is None:
+        return np.arange(len(slots))
+    groups = (*major, store.part[slots], store.key[slots])
     latest = () if distinct == "best" else (np.negative(store.position[slots]),)
-    order = store.best_first(slots, part, key, *latest)
-    part, key = part[order], key[order]
-    first = np.ones(len(order), bool)
-    first[1:] = (part[1:] != part[:-1]) | (key[1:] != key[:-1])
-    return slots[np.sort(order[first])]
+    order = store.best_first(slots, *groups, *latest)
+    return np.sort(order[rank_in_runs(*(column[order] for column in groups)) == 0])
 
 
 def top(store: EventStore, slots: SlotArray, k: int, distinct: Distinct | None) -> SlotArray:
     """Return the best k of each partition by sorting, partition by partition."""
-    slots = one_per_id(store, slots, distinct)
+    slots = slots[one_per_id(store, slots, distinct)]
     part = store.part[slots]
     order = store.best_first(slots, part)
     return slots[order][rank_in_runs(part[order]) < k]

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from skyband.algorithms.base import NO_SLOTS, Algorithm, Arriving, BatchCounts, 
 from skyband.events.store import EventStore
 from skyband.order import IntArray, SlotArray, rank_in_runs
 from skyband.queries.query import Distinct
-from skyband.windows import NEVER, DueWindows, Schedule
+from skyband.windows import NEVER, DueWindows, Schedule, progressions
 
 
 class CandidateKeeper(ABC):
@@ -28,14 +27,7 @@ class CandidateKeeper(ABC):
     def process(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Selection:
         """Take in events in order, and answer windows, sorted by their ends, on the way.
 
-        Parameters
-        ----------
-        slots
-            The events, which lie before `passed`.
-        due, ks
-            The windows, each once, and how many events each asks for.
-        passed
-            Up to where time has come.
+        Time has come up to `passed`, and the events lie before it. Each window is there once; it asks for `ks` events.
         """
 
     @abstractmethod
@@ -69,8 +61,7 @@ class PerQuery(CandidateKeeper):
             size, rest = due.end - due.start, (due.start - query.phase) % query.slide
             mine = np.flatnonzero(~taken & (size == query.size) & (rest == 0))
             taken[mine] = True
-            part = DueWindows(due.query[mine], due.start[mine], due.end[mine])
-            found.append((keeper.process(slots, part, ks[mine], passed), mine))
+            found.append((keeper.process(slots, due[mine], ks[mine], passed), mine))
         return together(found, len(due))
 
     def kept(self) -> SlotArray:
@@ -117,22 +108,22 @@ class InOrder(Algorithm):
     def plan(self, schedules: Sequence[Schedule]) -> None:
         """Serve these queries from now on."""
         super().plan(schedules)
-        self._remake([keeper.kept() for keeper in self.keepers.values()])
+        self._remake(self._held())
 
     def exact_from(self, schedule: Schedule, frontier: int) -> int:  # noqa: ARG002 - what waits is not lost
         """Return the first start that is not passed yet, or an earlier one where what is kept is enough."""
-        if not self.keepers:
-            return NEVER if self.passed == NEVER else schedule.first_start_from(self.passed)
+        if self.passed == NEVER:
+            return NEVER
         start = schedule.first_start_from(self.passed)
-        while self.exact_before(schedule, start - schedule.slide):
+        while self.keepers and self.exact_before(schedule, start - schedule.slide):
             start -= schedule.slide
         return start
 
     def forget_between(self, low: int, high: int) -> None:
         """Drop what is kept there, and make new keepers of the rest."""
         self.waiting = self.waiting[self._outside(self.waiting, low, high)]
-        held = [keeper.kept() for keeper in self.keepers.values()]
-        self._remake([slots[self._outside(slots, low, high)] for slots in held])
+        held = self._held()
+        self._remake(held[self._outside(held, low, high)])
 
     # Insert.
 
@@ -178,7 +169,11 @@ class InOrder(Algorithm):
 
     def kept(self) -> SlotArray:
         """Return the slots of all kept events."""
-        return np.concatenate([*(keeper.kept() for keeper in self.keepers.values()), self.waiting])
+        return np.concatenate([self._held(), self.waiting])
+
+    def _held(self) -> SlotArray:
+        """Return the slots of all events that keepers have."""
+        return np.concatenate([*(keeper.kept() for keeper in self.keepers.values()), NO_SLOTS])
 
     def bound(self) -> int:
         """Return how many events the keepers hold at most, and how many wait."""
@@ -192,23 +187,18 @@ class InOrder(Algorithm):
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as numbers and arrays: the rest follows from it."""
-        held = [keeper.kept() for keeper in self.keepers.values()]
-        return {
-            "waiting": self.waiting.copy(),
-            "held": np.sort(np.concatenate([*held, NO_SLOTS])),
-            "passed": self.passed,
-        }
+        return {"waiting": self.waiting.copy(), "held": np.sort(self._held()), "passed": self.passed}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over what `snapshot` returned."""
         self.waiting, self.passed = state["waiting"], state["passed"]
-        self._remake([state["held"]])
+        self._remake(state["held"])
 
-    def _remake(self, held: Sequence[SlotArray]) -> None:
+    def _remake(self, held: SlotArray) -> None:
         """Make new keepers of kept events: of those that any old or new query needs, none is missing in them."""
         self.keepers = {}
-        if any(len(slots) for slots in held):
-            self._hand_on(np.concatenate(held), DueWindows.none(), np.empty(0, np.int64))
+        if len(held):
+            self._hand_on(held, DueWindows.none(), np.empty(0, np.int64))
 
     def check(self) -> None:
         """Raise AssertionError where an invariant does not hold."""
@@ -243,8 +233,7 @@ def meta_windows(due: DueWindows, ks: IntArray) -> tuple[DueWindows, IntArray, I
     """
     order = np.lexsort((due.start, due.end))
     start, end = due.start[order], due.end[order]
-    new = np.ones(len(order), bool)
-    new[1:] = (start[1:] != start[:-1]) | (end[1:] != end[:-1])
+    new = rank_in_runs(start, end) == 0
     of = np.empty(len(order), np.int64)
     of[order] = np.cumsum(new) - 1
     most = np.maximum.reduceat(ks[due.query[order]], np.flatnonzero(new)) if len(order) else np.empty(0, np.int64)
@@ -256,65 +245,25 @@ def extract(
 ) -> Selection:
     """Give each query its share of what was picked for its window: the first k of each partition."""
     ks = np.array([s.k for s in schedules], np.int64)[due.query]
-    starts, lengths = picks.offsets[:-1][of], np.diff(picks.offsets)[of]
-    place = np.repeat(starts - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths) + np.arange(lengths.sum())
-    slots, window = picks.slots[place], np.repeat(np.arange(len(due)), lengths)
+    window, place = progressions(picks.offsets[:-1][of], 1, np.diff(picks.offsets)[of])
+    slots = picks.slots[place]
     mine = rank_in_runs(window, store.part[slots]) < ks[window]
     return Selection(slots[mine], np.searchsorted(window[mine], np.arange(len(due) + 1)))
 
 
-@dataclass(frozen=True)
-class View:
-    """Where windows start that are still to be answered: which queries they serve, and how deep they are."""
-
-    start: int
-    serves: tuple[str, ...]
-    k: int
-
-
-@dataclass(frozen=True)
-class MetaQuery:
-    """All queries as one: those with the same windows count as one, with the largest k.
+def meta_query(schedules: Sequence[Schedule]) -> list[Schedule]:
+    """Return the members of the meta query: queries with the same windows count as one, with the largest k.
 
     Examples
     --------
-    >>> meta = MetaQuery.of([Schedule(8, 4, name="a", k=3), Schedule(4, 2, name="b", k=1)])
-    >>> meta.window, meta.slide(8)
-    (8, 2)
-    >>> [(view.start, view.serves, view.k) for view in meta.views(8)]
-    [(0, ('a',), 3), (4, ('a', 'b'), 3), (6, ('b',), 1)]
+    >>> queries = [Schedule(8, 4, name="a", k=3), Schedule(4, 2, name="b", k=1), Schedule(8, 4, name="c", k=5)]
+    >>> [(member.size, member.slide, member.k) for member in meta_query(queries)]
+    [(8, 4, 5), (4, 2, 1)]
     """
-
-    members: tuple[Schedule, ...]
-    names: tuple[tuple[str, ...], ...]
-
-    @classmethod
-    def of(cls, schedules: Sequence[Schedule]) -> Self:
-        """Analyse queries."""
-        alike: dict[tuple[int, int, int], list[Schedule]] = {}
-        for schedule in schedules:
-            alike.setdefault((schedule.size, schedule.slide, schedule.phase), []).append(schedule)
-        members = tuple(
-            Schedule(*key, name="", k=max(s.k for s in same), closed_to=min(s.closed_to for s in same))
-            for key, same in alike.items()
-        )
-        return cls(members, tuple(tuple(s.name for s in same) for same in alike.values()))
-
-    @property
-    def window(self) -> int:
-        """The longest window."""
-        return max(member.size for member in self.members)
-
-    def slide(self, moment: int) -> int:
-        """Return how long it is from a moment until the next answer of any query: the slide adapts to that."""
-        return min(member.first_end_after(moment) for member in self.members) - moment
-
-    def views(self, moment: int) -> list[View]:
-        """Return the views that have begun before a moment, and that serve a window which ends then or later."""
-        found: dict[int, tuple[list[str], int]] = {}
-        for member, names in zip(self.members, self.names, strict=True):
-            start = member.first_end_after(moment - 1) - member.size
-            for at in range(start, moment, member.slide):
-                served, k = found.get(at, ([], 0))
-                found[at] = ([*served, *names], max(k, member.k))
-        return [View(start, tuple(served), k) for start, (served, k) in sorted(found.items())]
+    alike: dict[tuple[int, int, int], list[Schedule]] = {}
+    for schedule in schedules:
+        alike.setdefault((schedule.size, schedule.slide, schedule.phase), []).append(schedule)
+    return [
+        Schedule(*windows, name="", k=max(s.k for s in same), closed_to=min(s.closed_to for s in same))
+        for windows, same in alike.items()
+    ]

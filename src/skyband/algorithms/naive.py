@@ -6,14 +6,6 @@ Guarantees: exact; keeps every event of the longest window still to be answered;
 O(n log n) for n events kept.
 
 Invariant: no event that an unanswered window contains is missing.
-
-Examples
---------
->>> import skyband as sb
->>> q = sb.Query("top", k=2, score="x", window=sb.Window(4, slide=2))
->>> events = [{"t": t, "id": t, "x": x} for t, x in enumerate([5.0, 1.0, 4.0, 2.0, 3.0, 0.0])]
->>> [[row.id for row in a.rows] for a in sb.run([q], events, time="t", id="id", algorithm="naive")]
-[[0, 1], [0, 2], [2, 4], [4, 5]]
 """
 
 from __future__ import annotations
@@ -22,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.base import NO_SLOTS, Algorithm, Arriving, BatchCounts, Selection, keep_all, starts_after, top
+from skyband.algorithms.base import NO_SLOTS, Algorithm, Arriving, BatchCounts, Selection, keep_all, top
 from skyband.events.store import EventStore
 from skyband.order import SlotArray
 from skyband.queries.query import Distinct
-from skyband.windows import NEVER, DueWindows, Schedule
+from skyband.windows import NEVER, DueWindows, Schedule, layout
 
 
 class Naive(Algorithm):
@@ -42,9 +34,7 @@ class Naive(Algorithm):
 
     def exact_from(self, schedule: Schedule, frontier: int) -> int:  # noqa: ARG002 - everything seen is kept
         """Return the first start at or after the point from which on every event is still here."""
-        if self.complete_from == NEVER:
-            return NEVER
-        return schedule.first_start_from(self.complete_from)
+        return NEVER if self.complete_from == NEVER else schedule.first_start_from(self.complete_from)
 
     def forget_between(self, low: int, high: int) -> None:
         """Drop what is kept there; what was forgotten before comes back."""
@@ -64,7 +54,10 @@ class Naive(Algorithm):
             for q, start, end in zip(due.query, due.start, due.end, strict=True)
         ]
         if len(due):
-            self.complete_from = max(self.complete_from, int(starts_after(self.schedules, due).min()))
+            columns = layout(self.schedules)
+            start = columns.start
+            start[due.query] = due.start + columns.slide[due.query]  # in order of ends: the last one stays
+            self.complete_from = max(self.complete_from, int(start.min()))
             self.slots = self.slots[position >= self.complete_from]
         return Selection.of(found)
 

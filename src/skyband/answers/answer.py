@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, cast, overload
+from typing import Any, Literal, TypeVar, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_ru
 from skyband.times import Moment, moment_of
 
 Kind = Literal["entered", "left", "moved", "updated"]
+Column = TypeVar("Column")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,47 +130,42 @@ class AnswerBlock:
     @cached_property
     def id(self) -> IntArray | pa.Array:
         """The id of each row."""
-        ids = self.events.id
-        if isinstance(ids, pa.Array):
-            return ids if self.place is None else ids.take(pa.array(self.place))
-        return self._column(ids)
+        return self._column(self.events.id)
 
     @cached_property
     def score(self) -> FloatArray:
         """The score of each row."""
-        return cast(FloatArray, self._column(self.events.score))
+        return self._column(self.events.score)
 
     @cached_property
     def time(self) -> IntArray:
         """The event time of each row."""
-        return cast(IntArray, self._column(self.events.time))
+        return self._column(self.events.time)
 
     @cached_property
     def part(self) -> IntArray | None:
         """A number for the partition of each row, if there are any."""
-        return None if self.events.part is None else self._column(self.events.part)
+        return self._column(self.events.part)
 
     @cached_property
     def partition(self) -> pa.Array | None:
         """The partition value of each row, if there are any."""
-        values = self.events.partition
-        return values if values is None or self.place is None else values.take(pa.array(self.place))
+        return self._column(self.events.partition)
 
     @cached_property
     def payload(self) -> pa.Table | None:
         """The carried columns of each row, if there are any."""
-        carried = self.events.payload
-        return carried if carried is None or self.place is None else carried.take(pa.array(self.place))
+        return self._column(self.events.payload)
 
     @cached_property
     def remote(self) -> FloatArray | None:
         """The remote value of each row, of a joined query."""
-        return None if self.events.remote is None else self._column(self.events.remote)
+        return self._column(self.events.remote)
 
     @cached_property
     def age(self) -> IntArray | None:
         """How old that is, in microseconds; -1 where it is a default."""
-        return None if self.events.age is None else self._column(self.events.age)
+        return self._column(self.events.age)
 
     def take(self, chosen: IntArray) -> AnswerBlock:
         """Return only some of the answers, as whole answers where changes were asked for."""
@@ -184,8 +180,13 @@ class AnswerBlock:
             place=(rows if self.place is None else self.place[rows]).astype(np.int32),
         )  # fmt: skip
 
-    def _column(self, values: Any) -> Any:
-        return values if self.place is None else gather(values, self.place)
+    def _column(self, values: Column) -> Column:
+        """Return what each row has of a column of its events."""
+        column: Any = values
+        if column is None or self.place is None:
+            return values
+        found = gather(column, self.place) if isinstance(column, np.ndarray) else column.take(pa.array(self.place))
+        return cast(Column, found)
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,4 +1,4 @@
-"""What subscribers are told: which events entered, left or returned to the best of whom, and when."""
+"""Notices to subscribers: which events entered, left or returned to the best of a subscription, and when."""
 
 from __future__ import annotations
 

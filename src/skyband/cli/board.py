@@ -34,20 +34,14 @@ class QueryStanding(Standing):
         self.query = query
         self.why: str | None = None
 
-
-def _ranks(query: Query) -> int:
-    """Return how many rows there is to be room for: of a set nobody knows."""
-    return 0 if query.is_set else query.most_rows
+    @property
+    def height(self) -> int:
+        """How many rows the panel needs; a set has no fixed number."""
+        return max(0 if self.query.is_set else self.query.most_rows, len(self.rows))
 
 
 class Board:
-    """Several queries' standings, side by side.
-
-    Parameters
-    ----------
-    queries
-        In the order of their panels.
-    """
+    """Several queries' standings, side by side."""
 
     def __init__(self, queries: Sequence[Query]) -> None:
         self.standings = {query.name: QueryStanding(query) for query in queries}
@@ -80,7 +74,7 @@ class Board:
         """Draw as many panels as fit; without a height, all of them with all their rows."""
         across = max(1, min(3, width // NARROWEST))
         standings = list(self.standings.values())
-        rows = max(1, *(max(_ranks(standing.query), len(standing.rows)) for standing in standings))
+        rows = max(1, *(standing.height for standing in standings))
         if height is not None:
             down = max(1, min(-(-len(standings) // across), (height - FOOTER) // (FEWEST_ROWS + 2)))
             standings = standings[: across * down]

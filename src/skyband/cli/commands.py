@@ -1,22 +1,22 @@
-"""The command line: run queries over files, look at algorithms and plans, see it live."""
+"""The subcommands, and how they end: exit codes, signals."""
 
 from __future__ import annotations
 
-import functools
 import json
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow as pa
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from typer.core import TyperGroup
 
 import skyband as sb
 from skyband.cli import options
@@ -24,7 +24,6 @@ from skyband.cli.progress import Bar, summary
 from skyband.cli.serve import PORT, Port, serve, serve_demo
 from skyband.engine.monitor import Monitor
 from skyband.errors import InputError, SkybandError
-from skyband.events.batch import StreamColumns
 from skyband.files.job import Job, execute
 from skyband.files.queries import QueryFile, load
 from skyband.files.rdf import as_columns, pattern_of, rdf_files
@@ -32,11 +31,6 @@ from skyband.files.rdf import as_columns, pattern_of, rdf_files
 if TYPE_CHECKING:
     from skyband.spark.control import Control
 
-app = typer.Typer(
-    name="skyband", help="Continuous top-k queries over streams.", no_args_is_help=True, pretty_exceptions_enable=False
-)  # fmt: skip
-P = ParamSpec("P")
-R = TypeVar("R")
 USER_ERROR, INTERRUPTED, TERMINATED = 2, 130, 143
 
 
@@ -47,17 +41,17 @@ def main() -> None:
 
 
 def listen() -> None:
-    """End when someone asks for it, by a signal."""
+    """End the process on SIGINT and SIGTERM."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end)
     signal.signal(signal.SIGALRM, _end_again)
 
 
 class Ended(BaseException):
-    """Someone asked the process to end."""
+    """The process got a signal to end."""
 
 
-_asked: list[int] = []  # exit codes of those who asked
+_asked: list[int] = []  # exit codes of the signals that came
 
 
 def _end(number: int, _: object) -> None:
@@ -76,25 +70,33 @@ def _end_again(_: int, __: object) -> None:
         raise Ended
 
 
-def careful(command: Callable[P, R]) -> Callable[P, R]:
+@contextmanager
+def exit_codes() -> Iterator[None]:
     """Turn a user's mistake into a sentence and exit code 2; Ctrl-C into exit code 130."""
+    try:
+        yield
+    except BaseException as error:
+        if _asked or isinstance(error, KeyboardInterrupt):  # some modules turn it into other errors on their way
+            typer.echo("interrupted; nothing was written", err=True)
+            raise typer.Exit(_asked[0] if _asked else INTERRUPTED) from None
+        if isinstance(error, SkybandError | OSError | pa.ArrowInvalid):
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(USER_ERROR) from None
+        raise
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
 
-    @functools.wraps(command)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return command(*args, **kwargs)
-        except BaseException as error:
-            if _asked or isinstance(error, KeyboardInterrupt):  # some modules turn it into other errors on their way
-                typer.echo("interrupted; nothing was written", err=True)
-                raise typer.Exit(_asked[0] if _asked else INTERRUPTED) from None
-            if isinstance(error, SkybandError | OSError | pa.ArrowInvalid):
-                typer.echo(f"error: {error}", err=True)
-                raise typer.Exit(USER_ERROR) from None
-            raise
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0.0)
 
-    return wrapped
+class _Commands(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        with exit_codes():
+            return super().invoke(ctx)
+
+
+app = typer.Typer(
+    name="skyband", cls=_Commands, help="Continuous top-k queries over streams.", no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)  # fmt: skip
 
 
 def _show_version(wanted: bool) -> None:
@@ -119,7 +121,6 @@ Queries = Annotated[
 
 
 @app.command("run")
-@careful
 def run_(
     queries: Queries,
     inputs: Annotated[
@@ -169,11 +170,7 @@ def run_(
             queries=file.queries,
             inputs=inputs,
             output=output,
-            source=StreamColumns(
-                options.needed("time", time),
-                options.needed("id", id or file.id or file.subject),
-                options.unit(time_unit or file.time_unit),
-            ),
+            source=options.columns(file, time, id, time_unit),
             algorithm=algorithm,
             watermark=watermark or file.watermark,
             max_ahead=max_ahead,
@@ -206,7 +203,6 @@ def _from_rdf(
 
 
 @app.command()
-@careful
 def algorithms(as_json: AsJson = False) -> None:
     """List the algorithms."""
     found = [
@@ -224,7 +220,6 @@ def algorithms(as_json: AsJson = False) -> None:
 
 
 @app.command()
-@careful
 def explain(
     queries: Queries,
     mapping: options.MappingFile = None,
@@ -244,7 +239,6 @@ QueryName = Annotated[str, typer.Argument(metavar="NAME", help="The query's name
 
 
 @queries_app.command("add")
-@careful
 def add_queries(queries: Queries, checkpoint: Stream, mapping: options.MappingFile = None) -> None:
     """Serve more queries from the next batch on; all those of the file, or none."""
     control, file = _control(checkpoint), load(queries, mapping)
@@ -257,7 +251,6 @@ def add_queries(queries: Queries, checkpoint: Stream, mapping: options.MappingFi
 
 
 @queries_app.command("pause")
-@careful
 def pause_query(name: QueryName, checkpoint: Stream) -> None:
     """Stop showing a query's answers; what its windows need is kept."""
     _control(checkpoint).pause(name)
@@ -265,7 +258,6 @@ def pause_query(name: QueryName, checkpoint: Stream) -> None:
 
 
 @queries_app.command("resume")
-@careful
 def resume_query(name: QueryName, checkpoint: Stream) -> None:
     """Show a paused query's answers again, from its next window on, or serve one that was suspended."""
     _control(checkpoint).resume(name)
@@ -273,7 +265,6 @@ def resume_query(name: QueryName, checkpoint: Stream) -> None:
 
 
 @queries_app.command("suspend")
-@careful
 def suspend_query(name: QueryName, checkpoint: Stream) -> None:
     """Stop serving a query, but keep it; a batch that is under way, or begins again, leaves it out too."""
     _control(checkpoint).suspend(name)
@@ -281,7 +272,6 @@ def suspend_query(name: QueryName, checkpoint: Stream) -> None:
 
 
 @queries_app.command("remove")
-@careful
 def remove_query(name: QueryName, checkpoint: Stream) -> None:
     """Stop serving a query."""
     _control(checkpoint).unregister(name)
@@ -289,7 +279,6 @@ def remove_query(name: QueryName, checkpoint: Stream) -> None:
 
 
 @queries_app.command("list")
-@careful
 def list_queries(checkpoint: Stream, as_json: AsJson = False) -> None:
     """List the queries, and how they stand."""
     control = _control(checkpoint)
@@ -320,11 +309,10 @@ def _promise(what: str, *names: str) -> None:
     typer.echo(f"{', '.join(map(repr, names))} will be {what} before the next batch")
 
 
-app.command()(careful(serve))
+app.command()(serve)
 
 
 @app.command()
-@careful
 def demo(
     seconds: Annotated[float, typer.Option(help="How long it goes on, at most 60.", min=0.1, max=60.0)] = 20.0,
     output: Annotated[Path | None, typer.Option(help="Keep the answers in this file.")] = None,

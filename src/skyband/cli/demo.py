@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time as clock
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
@@ -46,33 +45,12 @@ JOINING = Query("most shares, joined live", k=10, score="volume", window=Window(
 
 
 def run_demo(
-    console: Console,
-    *,
-    seconds: float,
-    output: Path | None,
-    seed: int,
-    fast: bool,
-    overwrite: bool = False,
-    engine: str = "spark",
+    console: Console, *, seconds: float, output: Path | None, seed: int, fast: bool, overwrite: bool, engine: str
 ) -> None:
-    """Show the leaderboards for some seconds, then the last of them and what it took.
+    """Show the leaderboards for some seconds, then the last of them; without a terminal, only the last.
 
-    Parameters
-    ----------
-    console
-        Where to show them; if it is no terminal, only the end is shown.
-    seconds
-        How long the market is watched; event time passes 30 times faster.
-    output
-        Keeps the answers of the time windows.
-    seed
-        Of the market.
-    fast
-        Do not wait for the clock.
-    overwrite
-        Replace an output that exists.
-    engine
-        "spark" or "local".
+    Event time passes 30 times faster. The output gets the answers of the time windows. `fast` does not wait for the
+    clock.
     """
     if output is not None:
         check(output, overwrite)
@@ -81,7 +59,7 @@ def run_demo(
         with compiling(console):
             warm_up(seed)
         if engine == "local":
-            show: _Show = _LocalShow(market)
+            show: _LocalShow | _SparkShow = _LocalShow(market)
         else:
             with starting_spark(console):
                 show = _SparkShow(market, wait, stack)
@@ -109,38 +87,19 @@ def warm_up(seed: int) -> None:
     monitor.finish()
 
 
-class _Show(ABC):
-    """A market that someone watches."""
+class _LocalShow:
+    """A monitor takes the trades in."""
 
-    tick: float
-    """Seconds between two looks."""
-
-    def __init__(self, market: Market, board: Board) -> None:
-        self.market, self.board = market, board
-
-    @abstractmethod
-    def step(self, done: float) -> None:
-        """Let one tick pass in the market; `done` is the share of all ticks that have passed."""
-
-    @abstractmethod
-    def end(self, draw: Callable[[], None]) -> None:
-        """Wait for what has not been read yet, and draw it."""
-
-    @abstractmethod
-    def answers(self) -> Iterable[pa.Table]:
-        """Return all answers of time windows."""
-
-
-class _LocalShow(_Show):
-    tick = 0.1
+    tick = 0.1  # seconds between two updates of the board
 
     def __init__(self, market: Market) -> None:
-        super().__init__(market, Board([*TIMED, COUNTED]))
+        self.market, self.board = market, Board([*TIMED, COUNTED])
         self.monitor = Monitor([*TIMED, COUNTED], time=SOURCE.time, id=SOURCE.id)
         self.report = Report()
         self.tables: list[pa.Table] = []
 
-    def step(self, done: float) -> None:  # noqa: ARG002 - as the other
+    def step(self, _: float) -> None:
+        """Let one tick pass in the market."""
         monitor, board = self.monitor, self.board
         board.update(monitor.push(self.market.next(self.tick * SPEED)))
         answers = monitor.advance(monitor.newest - DELAY * 1_000_000)
@@ -153,24 +112,25 @@ class _LocalShow(_Show):
         board.note(self.report, monitor.watermark)
 
     def end(self, draw: Callable[[], None]) -> None:
-        """Nothing waits."""
+        """All trades have been read already."""
 
     def answers(self) -> Iterable[pa.Table]:
+        """Return all answers of time windows."""
         return self.tables
 
 
-class _SparkShow(_Show):
+class _SparkShow:
     """The trades go into files, a stream reads them, and halfway one more query joins it."""
 
     tick = 0.25
 
     def __init__(self, market: Market, wait: bool, stack: ExitStack) -> None:
-        from skyband.spark.job import Tally
+        from skyband.spark.job import BatchTotals
         from skyband.spark.session import session
         from skyband.spark.sinks import Files
         from skyband.spark.start import start
 
-        self.wait, self.tally = wait, Tally()
+        self.market, self.board, self.wait, self.totals = market, Board(TIMED), wait, BatchTotals()
         self.folder = Path(stack.enter_context(TemporaryDirectory(prefix="skyband-")))
         self.files = TradeFiles(self.folder)
         frame = stack.enter_context(session()).readStream.schema(COLUMNS).parquet(str(self.files.trades))
@@ -179,11 +139,11 @@ class _SparkShow(_Show):
             sink=Files(self.folder / "answers"), checkpoint=self.folder / "checkpoint", max_ahead=None,
         )  # fmt: skip
         stack.callback(self.handle.stop)
-        super().__init__(market, Board(TIMED))
         self._trade()
         self.end(lambda: None)  # the first batch takes longest
 
     def step(self, done: float) -> None:
+        """Let one tick pass in the market; `done` is the share of all ticks that have passed."""
         self._trade()
         if done >= 0.5 and JOINING.name not in self.board.standings:
             if not self.wait:
@@ -199,9 +159,9 @@ class _SparkShow(_Show):
     def _look(self) -> None:
         """Show what is new since the last look."""
         progress = self.handle.progress
-        if not progress or progress[-1]["batchId"] in self.tally.batches:
+        if not progress or progress[-1]["batchId"] in self.totals.batches:
             return
-        self.tally.note(self.handle)
+        self.totals.note(self.handle)
         for entry in self.handle.queries:
             if latest := entry.get("latest"):
                 rows = [
@@ -211,9 +171,10 @@ class _SparkShow(_Show):
                 end = datetime.fromisoformat(latest["window_end"])
                 self.board.show(entry["name"], rows, end, latest["why"])
         mark = progress[-1]["watermark"]
-        self.board.note(self.tally.report, mark and datetime.fromisoformat(mark))
+        self.board.note(self.totals.report, mark and datetime.fromisoformat(mark))
 
     def end(self, draw: Callable[[], None]) -> None:
+        """Wait until all trades have been read, and draw meanwhile."""
         from skyband.spark.job import catch_up
 
         def look() -> None:
@@ -224,6 +185,7 @@ class _SparkShow(_Show):
         look()
 
     def answers(self) -> Iterable[pa.Table]:
+        """Return all answers."""
         from skyband.spark.job import kept
 
         return kept(self.folder / "answers")

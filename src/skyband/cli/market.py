@@ -30,18 +30,10 @@ SCHEMA = pa.schema(
 
 
 class Market:
-    """Trades, one stretch of event time after the other; the same seed gives the same trades.
+    """Trades, one interval of event time after the other; the same seed gives the same trades.
 
-    Parameters
-    ----------
-    seed
-        Of the random numbers.
-    rate
-        Trades a second of event time, all symbols together, when there is no burst.
-    symbols
-        How many there are; the first few make most of the trades.
-    opening
-        When it opens, in microseconds since 1970.
+    There are `rate` trades a second of event time when there is no burst, and a few of the `symbols` make most of them.
+    The market opens at `opening`, in microseconds since 1970.
 
     Examples
     --------
@@ -65,7 +57,7 @@ class Market:
         self.now = 0.0
 
     def next(self, seconds: float) -> pa.RecordBatch:
-        """Return the trades of the next stretch, in order of arrival."""
+        """Return the trades of the next seconds, in order of arrival."""
         bursting = self._bursts(seconds)
         counts = self.rng.poisson(self.rates * seconds * np.where(bursting, 6.0, 1.0))
         symbol = np.repeat(np.arange(len(counts)), counts)
@@ -119,13 +111,7 @@ class Market:
 
 
 class TradeFiles:
-    """Trades in a folder, one Parquet file a batch; each appears as a whole.
-
-    Parameters
-    ----------
-    folder
-        Where a folder ``trades`` is made.
-    """
+    """Trades in a new folder ``trades``, one Parquet file a batch; each appears as a whole."""
 
     def __init__(self, folder: Path) -> None:
         self.trades, self._draft, self._count = folder / "trades", folder / "draft.parquet", 0

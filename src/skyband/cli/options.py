@@ -8,7 +8,8 @@ from typing import Annotated, cast, get_args
 import typer
 
 from skyband.errors import InputError
-from skyband.events.batch import TimeUnit
+from skyband.events.batch import StreamColumns, TimeUnit
+from skyband.files.queries import QueryFile
 
 DEFAULT_ALGORITHM = "staircase"
 ENGINES = ("spark", "local")
@@ -38,20 +39,18 @@ def check_engine(engine: str, **spark_only: object) -> None:
         raise InputError(msg)
 
 
-def needed(what: str, given: str | None) -> str:
-    """Return the column of the time or of the id; refuse to go on without it."""
-    if not given:
-        msg = (
-            f"the column of the {what} is not known; add --{what} COLUMN, "
-            f'or {what} = "COLUMN" at the top of the query file'
-        )
+def columns(file: QueryFile, time: str | None, id: str | None, time_unit: str | None) -> StreamColumns:  # noqa: A002
+    """Return the columns of a stream: those of the options, else those of the query file."""
+    named = {"time": time or file.time, "id": id or file.id or file.subject}
+    for what, column in named.items():
+        if not column:
+            msg = (
+                f"the column of the {what} is not known; add --{what} COLUMN, "
+                f'or {what} = "COLUMN" at the top of the query file'
+            )
+            raise InputError(msg)
+    unit = time_unit or file.time_unit
+    if unit is not None and unit not in get_args(TimeUnit):
+        msg = f"the time unit is {unit!r}; use s, ms, us or ns"
         raise InputError(msg)
-    return given
-
-
-def unit(given: str | None) -> TimeUnit | None:
-    """Return the unit of times; refuse others than those there are."""
-    if given is not None and given not in get_args(TimeUnit):
-        msg = f"the time unit is {given!r}; use s, ms, us or ns"
-        raise InputError(msg)
-    return cast(TimeUnit | None, given)
+    return StreamColumns(str(named["time"]), str(named["id"]), cast(TimeUnit | None, unit))

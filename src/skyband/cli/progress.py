@@ -6,8 +6,6 @@ import time as clock
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from numba.core.event import Listener, install_listener
 from rich.console import Console
@@ -15,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.status import Status
 from rich.table import Table
 
-from skyband.files.job import Report, RunObserver
+from skyband.files.job import Report
 
 REFRESH = 0.2
 COMPILING = "compiling kernels, first run only …"
@@ -60,16 +58,8 @@ def starting_spark(console: Console) -> Iterator[None]:
         yield
 
 
-class Bar(RunObserver):
-    """A progress bar on a terminal; nothing where there is none.
-
-    Parameters
-    ----------
-    console
-        Where to draw.
-    quiet
-        Draw nothing at all.
-    """
+class Bar(AbstractContextManager["Bar"]):
+    """Observes a run with a progress bar on a terminal; draws nothing where there is none, or if `quiet`."""
 
     def __init__(self, console: Console, quiet: bool) -> None:
         self.console = console
@@ -83,12 +73,7 @@ class Bar(RunObserver):
         self.began = clock.perf_counter()
         self.drawn = 0.0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.shown:
             self.progress.stop()
 

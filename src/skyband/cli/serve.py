@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -14,11 +14,13 @@ from rich.console import Console
 from skyband.cli import options
 from skyband.engine.limits import MAX_CUTS, MAX_WINDOW_ENDS, WindowLimits
 from skyband.errors import InputError
-from skyband.events.batch import StreamColumns
 from skyband.files.queries import QueryFile, load
 from skyband.files.rdf import pattern_of, rdf_files
 from skyband.languages import load_mapping
 from skyband.queries.query import MAX_ROWS
+
+if TYPE_CHECKING:
+    from skyband.serve.streams import ServedStream
 
 PORT = 8765
 Port = Annotated[int, typer.Option(help="Where to listen; 0 takes a free port.", min=0, max=65535)]
@@ -76,7 +78,9 @@ def serve(
     http, console = _server(), Console(stderr=True)
     http.check(host, port, allow_host or ())
     from skyband.cli import serve_inputs
+    from skyband.serve.spark_stream import SparkStream
     from skyband.serve.texts import Limits
+    from skyband.spark.control import Control
 
     with ExitStack() as stack:
         if folder is not None:
@@ -85,17 +89,14 @@ def serve(
             if files := rdf_files([folder]):
                 pattern = pattern_of(files, file, time, checkpoint)
                 folder, time = stack.enter_context(serve_inputs.from_rdf(folder, pattern)), pattern.time
-            columns = options.needed("time", time or file.time), options.needed("id", id or file.id or file.subject)
-            delay = watermark or file.watermark or serve_inputs.WATERMARK
-            source = StreamColumns(*columns, options.unit(time_unit or file.time_unit))
-            limits = WindowLimits(max_window_ends or MAX_WINDOW_ENDS, max_cuts or MAX_CUTS)
-            ahead = max_ahead or serve_inputs.MAX_AHEAD
             given = serve_inputs.Input(
-                folder, file.queries, source, delay, algorithm, file.services, limits, ahead,
-                trial_budget or serve_inputs.TRIAL_BUDGET,
+                folder, file.queries, options.columns(file, time, id, time_unit),
+                watermark or file.watermark or serve_inputs.WATERMARK, algorithm, file.services,
+                WindowLimits(max_window_ends or MAX_WINDOW_ENDS, max_cuts or MAX_CUTS),
+                max_ahead or serve_inputs.MAX_AHEAD, trial_budget or serve_inputs.TRIAL_BUDGET,
             )  # fmt: skip
             if engine == "local":
-                stream = stack.enter_context(serve_inputs.locally(given, console))
+                stream: ServedStream = stack.enter_context(closing(serve_inputs.locally(given, console)))
             else:
                 stream = stack.enter_context(serve_inputs.on_spark(given, checkpoint, master, console))
         elif checkpoint is None or queries is not None:
@@ -108,7 +109,7 @@ def serve(
             )
             raise InputError(msg)
         else:
-            stream = serve_inputs.attached(checkpoint)
+            stream = SparkStream(Control(checkpoint))
         server = http.Server(
             stream, host=host, port=port, allow_hosts=allow_host or (),
             limits=Limits(queries=max_queries, k=max_k, rows=max_rows),

@@ -41,17 +41,7 @@ QUERIES = (*_STREAM_ONLY[:2], WATCHED, *_STREAM_ONLY[2:])
 
 @contextmanager
 def market(engine: str, seed: int, console: Console) -> Iterator[ServedStream]:
-    """Let a market be open, and its trades be a stream, as long as the block lasts.
-
-    Parameters
-    ----------
-    engine
-        "spark" or "local".
-    seed
-        Of the market.
-    console
-        Where to say what takes long.
-    """
+    """Run a stream of a market's trades, as long as the block lasts."""
     with compiling(console):
         warm_up(seed)
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Opening a stream to serve: files that come into a folder, on either engine, or a stream that runs elsewhere."""
+"""Streams to serve: files that come into a folder, on either engine."""
 
 from __future__ import annotations
 
@@ -18,17 +18,15 @@ from skyband.cli.progress import compiling, starting_spark
 from skyband.engine.limits import WindowLimits
 from skyband.errors import InputError
 from skyband.events.batch import StreamColumns
-from skyband.files.follow import PAUSE, age, follow
 from skyband.files.job import Job
 from skyband.files.rdf import Columns, rdf_files
-from skyband.files.stream import FileStream, read
+from skyband.files.stream import PAUSE, FileStream, age, follow, read
 from skyband.files.writers import STDOUT
 from skyband.queries.query import Query
 from skyband.remote.remote import Remote
 from skyband.serve.local_stream import LocalStream
 from skyband.serve.spark_stream import Recorder, SparkStream
 from skyband.serve.streams import ServedStream
-from skyband.spark.control import Control
 from skyband.times import not_negative, parse_duration
 
 if TYPE_CHECKING:
@@ -70,11 +68,6 @@ class Input:
             job.warm_up(list(islice(stream, 1)))
 
 
-def attached(checkpoint: Path) -> ServedStream:
-    """Return a stream that runs elsewhere."""
-    return SparkStream(Control(checkpoint))
-
-
 @contextmanager
 def from_rdf(folder: Path, pattern: Pattern) -> Iterator[Path]:
     """Give a folder in which the events of RDF files appear as columns, as long as the block lasts.
@@ -105,20 +98,15 @@ def _follow_rdf(folder: Path, making: Columns, seen: set[Path], stopping: thread
                 logger.exception("a file is left out")
 
 
-@contextmanager
-def locally(given: Input, console: Console) -> Iterator[ServedStream]:
-    """Run a stream on the local engine, as long as the block lasts."""
+def locally(given: Input, console: Console) -> LocalStream:
+    """Start a stream on the local engine."""
     stream, stopping = given.stream(), threading.Event()
     given.warm_up(stream, console)
-    served = LocalStream(
+    return LocalStream(
         given.queries, follow(given.folder, stream, stopping), schema=stream.schema, source=given.source,
         delay=parse_duration(given.watermark, "watermark"), algorithm=given.algorithm, services=given.services,
         limits=given.limits, max_ahead=not_negative(given.max_ahead, "max_ahead"), stopping=stopping,
     )  # fmt: skip
-    try:
-        yield served
-    finally:
-        served.close()
 
 
 @contextmanager

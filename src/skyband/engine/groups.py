@@ -7,7 +7,7 @@ windows that are due. What a group found becomes answers in one place, its `Answ
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -19,6 +19,7 @@ from skyband.algorithms.base import Algorithm
 from skyband.answers.answer import AnswerBlock, Answers, Events, RefreshCost, Row
 from skyband.answers.changes import as_rows, as_table, difference
 from skyband.engine.intake import BatchOutcome
+from skyband.engine.plans import PartialsPlan, RankingPlan
 from skyband.engine.snapshot import State, under
 from skyband.engine.stats import GroupStats
 from skyband.errors import InputError, QueryError
@@ -212,7 +213,7 @@ class QueryGroup(ABC):
 
     def fill(self, rows: EventBatch | None, schedule: Schedule) -> None:
         """Take in, of the past that a query misses, all events from its next window on; None: there were none."""
-        raise NotImplementedError  # asked only of those whose `backfill_for` has told what is missing
+        raise NotImplementedError  # only groups whose `backfill_for` returns something are asked
 
     # Events in.
 
@@ -237,6 +238,14 @@ class QueryGroup(ABC):
     def merge(self, reduced: Mapping[str, ReducedBatch]) -> None:  # noqa: ARG002 - for those that can
         """Take in a batch that is reduced to partials elsewhere, by the names of the queries; rankings take none."""
         return
+
+    def ranking_plans(self) -> list[RankingPlan]:
+        """Return which events the queries need, where batches are reduced elsewhere."""
+        return []
+
+    def partials_plans(self) -> list[tuple[Hashable, PartialsPlan]]:
+        """Return which partials each query needs, where batches are reduced elsewhere; equal keys need the same."""
+        return []
 
     def learn(self, remote: Remote, changed: dict[Id, float]) -> None:  # noqa: ARG002 - for those that can
         """Take in values of a service that have changed; only joins have any."""

@@ -1,4 +1,4 @@
-"""The door of a stream: its columns and their types, late and rejected rows; and how a ranking is evaluated."""
+"""The door of a stream: its columns and their types, conditions and values of rows, late and rejected rows."""
 
 from __future__ import annotations
 
@@ -12,14 +12,11 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from skyband.algorithms.base import Columns
 from skyband.engine.snapshot import State
-from skyband.errors import InputError, QueryError
-from skyband.events.batch import EventBatch, StreamColumns, as_batches, settle_nulls
-from skyband.events.keys import is_text
-from skyband.events.store import EventStore
+from skyband.errors import InputError, QueryError, SkybandError
+from skyband.events.batch import EventBatch, StreamColumns, as_batches, type_null_columns
 from skyband.expressions import Bound, Expression
-from skyband.order import NEVER, BoolArray, IntArray, SlotArray, merit_of
+from skyband.order import NEVER, BoolArray, FloatArray, IntArray
 from skyband.queries.query import Distinct, Order, Query
 from skyband.times import microseconds_of
 
@@ -57,15 +54,6 @@ class Ranking:
         parts += [f"partition by {self.partition_by}"] if self.partition_by else []
         parts += [f"distinct {self.distinct}"] if self.distinct else []
         return ", ".join([*parts, "count windows" if self.counts else "time windows"])
-
-
-@dataclass
-class Bounds:
-    """The ranking's expressions bound to the stream's columns."""
-
-    score: Bound
-    where: Bound | None
-    partition_by: Bound | None
 
 
 @dataclass
@@ -155,27 +143,30 @@ class Intake:
         for part in as_batches(data, MOST_ROWS):
             carried = set(self.select).union(*(reader.carried for reader in readers))
             ids = set[str]().union(*(reader.id_columns for reader in readers))
-            batch = settle_nulls(part, self._types, self.source, carried, ids)
+            batch = type_null_columns(part, self._types, self.source, carried, ids)
             self.declare(batch.schema, readers)
             self._types |= {f.name: f.type for f in part.schema if f.type != pa.null()}
             yield EventBatch(batch, self.source, limit)
 
     def declare(self, schema: pa.Schema, readers: Collection[Reader]) -> None:
-        """Bind readers to the stream's columns; refuse columns that cannot serve, or have changed their type."""
+        """Bind readers to the stream's columns; refuse columns that cannot serve, or have changed their type.
+
+        Where one reader refuses them, all stay bound to the columns from before: a bad batch must not stop good ones.
+        """
         if self.schema is not None and schema.equals(self.schema):
             return
         self.source.check(schema)
-        if missing := [name for name in self.select if name not in schema.names]:
-            msg = f"select names {', '.join(map(repr, missing))}; the stream's columns are {', '.join(schema.names)}"
-            raise InputError(msg)
+        require_columns("select", self.select, schema)
         if self.schema is not None:
             columns = set(self.select).union(*(reader.carried | reader.id_columns for reader in readers))
             self._check_types(self.schema, schema, {self.source.id, *columns})
-        for reader in readers:
-            try:
-                reader.bind(schema, self.source)
-            except InputError as error:
-                raise QueryError(str(error), reader.name) from None
+        try:
+            for reader in readers:
+                _bind(reader, schema, self.source)
+        except SkybandError:
+            for reader in readers if self.schema is not None else ():
+                reader.bind(self.schema, self.source)
+            raise
         self.schema = schema
 
     def _check_types(self, before: pa.Schema, schema: pa.Schema, columns: set[str]) -> None:
@@ -238,83 +229,92 @@ class Intake:
         self._types = {field.name: field.type for field in tables["types"].schema}
 
 
-class RankingColumns:
-    """Evaluates a ranking over batches.
+class StreamConsumer:
+    """Takes in one stream, by its intake: what `Monitor` and `Subscriptions` share."""
+
+    def __init__(self, intake: Intake) -> None:
+        self.intake, self.source = intake, intake.source
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The stream's columns, as far as they are known."""
+        return self.intake.schema
+
+    @property
+    def newest(self) -> int:
+        """The latest event time, or where `advance` of subscriptions has moved it; NEVER before the first event."""
+        return self.intake.newest
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A condition and values over the rows of a batch."""
+
+    passed: BoolArray | None  # which rows meet the condition; None: all
+    complete: BoolArray | None  # which have a time, an id and every value; None: all
+    values: list[FloatArray]
+
+    @property
+    def taken(self) -> IntArray | None:
+        """The rows that meet the condition and are complete; None: all."""
+        both = _both(self.passed, self.complete)
+        return None if both is None else np.flatnonzero(both)
+
+    @property
+    def rejected(self) -> IntArray:
+        """The rows that meet the condition and are not complete."""
+        if self.complete is None:
+            return _NO_ROWS
+        return np.flatnonzero(~self.complete if self.passed is None else self.passed & ~self.complete)
+
+
+class Evaluator:
+    """Evaluates a condition and values over batches, for every kind of query.
 
     Parameters
     ----------
-    ranking
-        What to evaluate.
-    store
-        Where candidates go.
+    where
+        The condition; None: every row meets it.
+    values
+        What each row must have: scores, or the columns that they are computed from.
     """
 
-    def __init__(self, ranking: Ranking, store: EventStore) -> None:
-        self.ranking = ranking
-        self.store, self.select = store, store.select
-        self.arrived = 0
-        self.bounds: Bounds | None = None
+    def __init__(self, where: Expression | None, values: Sequence[Expression]) -> None:
+        self.where, self.values = where, values
+        self._bound: tuple[Bound | None, list[Bound]] | None = None
 
-    def bind(self, schema: pa.Schema, id_column: str) -> None:
-        """Look up the columns of the expressions; InputError where one is missing or of a wrong type."""
-        missing = [name for name in self.select if name not in schema.names]
-        if missing:
-            msg = f"select names {', '.join(map(repr, missing))}; the stream's columns are {', '.join(schema.names)}"
-            raise InputError(msg)
-        ranking = self.ranking
-        self.bounds = Bounds(
-            ranking.score.bind(schema, "score"),
-            None if ranking.where is None else ranking.where.bind(schema, "filter"),
-            None if ranking.partition_by is None else ranking.partition_by.bind(schema),
-        )
-        self.store.text_ids = is_text(schema.field(id_column).type)
+    def bind(self, schema: pa.Schema) -> None:
+        """Look up columns; InputError where one is missing or of a wrong type."""
+        where = None if self.where is None else self.where.bind(schema, "filter")
+        self._bound = where, [value.bind(schema, "score") for value in self.values]
 
-    def columns(self, rows: EventBatch) -> tuple[Columns, IntArray | None, BatchOutcome]:
-        """Evaluate filter and score; leave only the rows that passed and have what they need."""
-        assert self.bounds is not None
-        bounds, batch = self.bounds, rows.batch
-        passed = None if bounds.where is None else bounds.where.mask(batch)
-        score, known = bounds.score.scores(batch)
-        good = _both(rows.valid, known)
-        if self.ranking.counts:  # only events have arrival numbers, so NaN goes before they are given out
-            good = _both(good, ~np.isnan(score))
-        taken = _both(passed, good)
-        rejected = _NO_ROWS if good is None else np.flatnonzero(~good if passed is None else passed & ~good)
-        index = None if taken is None else np.flatnonzero(taken)
-        merit, time = merit_of(score, self.ranking.order), rows.time
-        if index is not None:
-            merit, time = merit[index], time[index]
-        if self.ranking.counts:
-            position = np.arange(self.arrived, self.arrived + len(merit))
-            self.arrived += len(merit)
-        else:
-            position = time
-        part, ident = self._parts(rows, index), self._ident(rows, index)
-        partitions = 1 if part is None else len(self.store.partitions.values) + 1
-        columns = Columns(merit, time, position, part, partitions, ident, bool(self.select))
-        return columns, index, BatchOutcome(passed, rejected)
+    def evaluate(self, batch: pa.RecordBatch, valid: BoolArray | None, *, keep_nan: bool = False) -> Evaluated:
+        """Evaluate all over a batch, whose `valid` rows have a time and an id; NaN is a missing value."""
+        assert self._bound is not None
+        where, bounds = self._bound
+        passed = None if where is None else where.mask(batch)
+        values = []
+        for bound in bounds:
+            value, known = bound.scores(batch)
+            valid = _both(valid, known)
+            if not keep_nan:
+                valid = _both(valid, ~np.isnan(value))
+            values.append(value)
+        return Evaluated(passed, valid, values)
 
-    def _parts(self, rows: EventBatch, index: IntArray | None) -> IntArray | None:
-        assert self.bounds is not None
-        if self.bounds.partition_by is None:
-            return None
-        values = self.bounds.partition_by.values(rows.batch)
-        return self.store.parts(values if index is None else values.take(pa.array(index)))
 
-    def _ident(self, rows: EventBatch, index: IntArray | None) -> IntArray | None:
-        if self.ranking.distinct is None:
-            return None
-        ids = rows.ids if index is None else rows.ids.take(pa.array(index))
-        if pa.types.is_integer(ids.type):
-            return ids.cast(pa.int64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
-        coded = ids if pa.types.is_dictionary(ids.type) else ids.dictionary_encode()
-        return coded.indices.cast(pa.int64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+def require_columns(what: str, names: Sequence[str], schema: pa.Schema) -> None:
+    """Refuse names that are no columns of the stream."""
+    if missing := [name for name in names if name not in schema.names]:
+        msg = f"{what} names {', '.join(map(repr, missing))}; the stream's columns are {', '.join(schema.names)}"
+        raise InputError(msg)
 
-    def keep(self, columns: Columns, kept: IntArray, rows: EventBatch, index: IntArray | None) -> SlotArray:
-        """Put the rows that may matter into the store."""
-        part = 0 if columns.part is None else columns.part[kept]
-        chosen = kept if index is None else index[kept]
-        return self.store.add(rows, chosen, columns.merit[kept], columns.position[kept], part)
+
+def _bind(reader: Reader, schema: pa.Schema, source: StreamColumns) -> None:
+    try:
+        reader.bind(schema, source)
+    except InputError as error:
+        raise QueryError(str(error), reader.name) from None
 
 
 def _both(a: BoolArray | None, b: BoolArray | None) -> BoolArray | None:

@@ -163,7 +163,7 @@ class JoinGroup(PartialsGroup[JoinedQuery]):
         out &= np.array([isinstance(name, str) == pa.types.is_string(one.id_type) for name in names], bool)
         if self.remote.shared_budget.budget != 0:
             for other in self.members:
-                out &= ~other.join.may_ask(value)
+                out &= ~other.join.election.may_elect(value)
         ids = [names[place] for place in np.flatnonzero(out).tolist()]
         return pa.table({ID: pa.array(ids, one.id_type), REFRESHED: since[out]})
 

@@ -68,7 +68,6 @@ class Measure:
     def column(self, bound: Bound, batch: pa.RecordBatch) -> Any:
         """Return what each row of a batch adds."""
         values, valid = bound.evaluate(batch)
-        values = np.broadcast_to(values, batch.num_rows)
         known = np.ones(batch.num_rows, bool) if valid is None else valid
         if not self.whole:
             known = known & ~np.isnan(values)

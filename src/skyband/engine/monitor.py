@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time as clock
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, Self, TypeVar
@@ -18,9 +18,8 @@ from skyband.engine import snapshot
 from skyband.engine.aggregates import AggregateGroup
 from skyband.engine.explain import counted
 from skyband.engine.groups import QueryGroup, ReducedBatch, Stream
-from skyband.engine.intake import MOST_ROWS, Intake, Sink
+from skyband.engine.intake import MOST_ROWS, Intake, Sink, StreamConsumer
 from skyband.engine.joins import JoinGroup
-from skyband.engine.partials import PartialsGroup
 from skyband.engine.plans import PartialsPlan, PendingBackfill, QueryState, RankingPlan
 from skyband.engine.ranking import RankingGroup
 from skyband.engine.schema import check_names
@@ -40,7 +39,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Monitor:
+class Monitor(StreamConsumer):
     """Keeps what queries over one stream may still answer with, and answers them.
 
     Parameters
@@ -80,8 +79,7 @@ class Monitor:
         on_rejected: Sink | None = None,
         services: Mapping[str, Any] | None = None,
     ) -> None:
-        self.source: StreamColumns = StreamColumns(time, id, time_unit)
-        self.intake = Intake(self.source, on_late=on_late, on_rejected=on_rejected)
+        super().__init__(Intake(StreamColumns(time, id, time_unit), on_late=on_late, on_rejected=on_rejected))
         self.stream = Stream(self.source, algorithms.find(algorithm), as_remotes(services))
         self.groups: list[QueryGroup] = []
         self._served: dict[str, QueryGroup] = {}  # by the queries' names, in the order in which they were registered
@@ -256,26 +254,6 @@ class Monitor:
         return [known[name] for name in self._served]
 
     @property
-    def schema(self) -> pa.Schema | None:
-        """The stream's columns, as far as they are known."""
-        return self.intake.schema
-
-    @property
-    def newest(self) -> int:
-        """The time of the newest event; NEVER before the first."""
-        return self.intake.newest
-
-    @property
-    def rankings(self) -> list[RankingGroup]:
-        """The groups of queries that rank events."""
-        return [group for group in self.groups if isinstance(group, RankingGroup)]
-
-    @property
-    def per_id(self) -> list[PartialsGroup[Any]]:
-        """The groups of queries that rank ids."""
-        return [group for group in self.groups if isinstance(group, PartialsGroup)]
-
-    @property
     def remotes(self) -> dict[str, Remote]:
         """What joined queries join with, by name."""
         return self.stream.remotes
@@ -345,9 +323,11 @@ class Monitor:
         batches = [_between(batch, self.source, schedule) for batch in as_batches(history, MOST_ROWS)]
         if any(batch.num_rows for batch in batches):
             batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
-            group.bind(batch.schema, self.source)
-            group.fill(EventBatch(batch, self.source), schedule)
-            group.bind(self.schema, self.source)
+            try:
+                group.bind(batch.schema, self.source)
+                group.fill(EventBatch(batch, self.source), schedule)
+            finally:
+                group.bind(self.schema, self.source)
         else:
             group.fill(None, schedule)
 
@@ -417,12 +397,12 @@ class Monitor:
 
     def ranking_plans(self) -> list[RankingPlan]:
         """Return which events queries that rank them need, by group."""
-        return [*self.rankings]
+        return [plan for group in self.groups for plan in group.ranking_plans()]
 
     def partials_plans(self) -> list[PartialsPlan]:
         """Return which partials queries that rank ids need; those that need the same share a plan."""
-        found: dict[tuple[Any, ...], PartialsPlan] = {}
-        for key, plan in [each for group in self.per_id for each in group.plans()]:
+        found: dict[Hashable, PartialsPlan] = {}
+        for key, plan in [each for group in self.groups for each in group.partials_plans()]:
             if found.setdefault(key, plan) is not plan:
                 found[key].queries.extend(plan.queries)
         return list(found.values())

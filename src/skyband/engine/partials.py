@@ -11,7 +11,7 @@ and `skyband.engine.joins`.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.engine.groups import QueryGroup, ReducedBatch, Stream
-from skyband.engine.intake import BatchOutcome, Counts
+from skyband.engine.intake import BatchOutcome, Counts, Evaluator, require_columns
 from skyband.engine.measures import ROWS, Measure, final, measures
 from skyband.engine.plans import PartialsPlan
 from skyband.engine.snapshot import State, under
@@ -42,8 +42,6 @@ MOST_PARTS = 64
 
 @dataclass(frozen=True)
 class _Bounds:
-    where: Bound | None
-    part: Bound | None
     arguments: dict[str, Bound]
     ids: pa.DataType
     remotes: pa.DataType
@@ -60,18 +58,16 @@ class Partials:
 
     def __init__(self, query: Query) -> None:
         assert query.decomposition is not None
-        self.query, self.decomposition, self.select, self.group_by = (
-            query,
-            query.decomposition,
-            query.select,
-            query.group_by,
-        )
+        self.query, self.decomposition = query, query.decomposition
+        self.select, self.group_by = query.select, query.group_by
         self.on = None if query.join is None else query.join.on
         self.schedule = Schedule.of(query.name, query.most_rows, query.window)
         self.windows = query.window.grid
         self.panes = PaneGrid(self.windows)
         self.counts = Counts()
         self.last = NEVER
+        parts = self.decomposition
+        self.evaluator = Evaluator(parts.where, [] if parts.aggregates else [parts.part])
         self.measures: dict[str, Measure] = {}
         self._bounds: _Bounds | None = None
         self._parts: list[pa.Table] = []
@@ -129,19 +125,14 @@ class Partials:
         keys = {"group_by": self.group_by, "the join's on": self.on}
         wanted = {"select": self.select, **{what: (name,) for what, name in keys.items() if name is not None}}
         for what, names in wanted.items():
-            if missing := [name for name in names if name not in schema.names]:
-                msg = (
-                    f"{what} names {', '.join(map(repr, missing))}; the stream's columns are {', '.join(schema.names)}"
-                )
-                raise InputError(msg)
+            require_columns(what, names, schema)
         for what, name in keys.items():
             if name is not None and not is_key(kind := schema.field(name).type):
                 msg = f"{what} names {name!r}, which is {kind}; ids are text or whole numbers that fit int64: cast it"
                 raise InputError(msg)
         self.measures = measures(parts.aggregates, schema)
+        self.evaluator.bind(schema)
         self._bounds = _Bounds(
-            where=None if parts.where is None else parts.where.bind(schema, "filter"),
-            part=None if parts.aggregates else parts.part.bind(schema, "score"),
             arguments={name: one.values.bind(schema, "score") for name, one in self.measures.items()},
             ids=_plain(schema.field(key).type),
             remotes=_plain(schema.field(self.on or key).type),
@@ -150,28 +141,24 @@ class Partials:
     def push(self, rows: EventBatch) -> BatchOutcome:
         """Take in one batch."""
         rows = rows.by(self.group_by)
-        passed, good = self._passing(rows)
-        missed = good & (rows.time < self.late_before)
-        partly = np.flatnonzero(good & ~missed & (rows.time < self._answered_to))
-        late, taken = np.flatnonzero(missed), np.flatnonzero(good & ~missed)
-        seen = BatchOutcome(passed, np.flatnonzero(passed & ~good), late, partly)
-        partials = self.partials(rows, taken)
-        self.merge(ReducedBatch(partials, rows.newest, len(late), len(partly), len(seen.rejected)))
-        return seen
+        seen = self.evaluator.evaluate(rows.batch, self._valid(rows))
+        taken = np.arange(rows.batch.num_rows) if seen.taken is None else seen.taken
+        missed = rows.time[taken] < self.late_before
+        late, taken = taken[missed], taken[~missed]
+        partly = taken[rows.time[taken] < self._answered_to]
+        outcome = BatchOutcome(seen.passed, seen.rejected, late, partly)
+        partials = self._partials(rows, taken, seen.values)
+        self.merge(ReducedBatch(partials, rows.newest, len(late), len(partly), len(outcome.rejected)))
+        return outcome
 
-    def _passing(self, rows: EventBatch) -> tuple[BoolArray, BoolArray]:
-        """Tell which rows pass the condition, and which of these have all that they need."""
-        assert self._bounds is not None
-        batch = rows.batch
-        passed = np.ones(batch.num_rows, bool) if self._bounds.where is None else self._bounds.where.mask(batch)
-        good = passed if rows.valid is None else passed & rows.valid
-        if self.on is not None:
-            good = good & batch.column(self.on).is_valid().to_numpy(zero_copy_only=False)
-        if self._bounds.part is not None:
-            good = good & ~np.isnan(_values(self._bounds.part, batch))
-        return passed, good
+    def _valid(self, rows: EventBatch) -> BoolArray | None:
+        """Tell which rows have a time, an id and a remote id; None: all."""
+        if self.on is None:
+            return rows.valid
+        known: BoolArray = rows.batch.column(self.on).is_valid().to_numpy(zero_copy_only=False)
+        return known if rows.valid is None else known & rows.valid
 
-    def partials(self, rows: EventBatch, chosen: IntArray) -> pa.Table:
+    def _partials(self, rows: EventBatch, chosen: IntArray, values: Sequence[FloatArray]) -> pa.Table:
         """Return some of the rows of a batch as partials."""
         assert self._bounds is not None
         bounds, batch = self._bounds, rows.batch.take(pa.array(chosen))
@@ -184,8 +171,8 @@ class Partials:
         }
         if self.on is not None:
             columns[REMOTE] = batch.column(self.on).cast(bounds.remotes)
-        if bounds.part is not None:
-            columns[STREAM] = _values(bounds.part, batch)
+        if not self.decomposition.aggregates:
+            columns[STREAM] = values[0][chosen]
         columns |= {name: one.column(bounds.arguments[name], batch) for name, one in self.measures.items()}
         columns |= {CARRIED + name: batch.column(name) for name in self.select}
         return self._reduced(pa.table(columns), PANE)
@@ -393,16 +380,19 @@ class PartialsGroup(QueryGroup, Generic[Member]):
         for one in self.members:
             one.merge(reduced[one.name])
 
-    def plans(self) -> Iterator[tuple[tuple[Any, ...], PartialsPlan]]:
-        """Yield which partials each query takes; those with the same key take the same."""
-        for one in self.members:
-            parts, settled = one.decomposition, self.settled(one)
-            key = (parts.part, parts.aggregates, parts.where, astuple(one.windows), one.query.order, one.on, one.select,
-                   one.group_by, one.late_before)  # fmt: skip
-            yield (*key, *((parts.service, parts.condition) if settled.num_rows else ())), PartialsPlan(
-                [one.name], parts, one.windows, one.panes, one.query.order, one.on, one.group_by, one.select,
-                one.measures, one.late_before, one.partly_before, settled,
-            )  # fmt: skip
+    def partials_plans(self) -> list[tuple[Hashable, PartialsPlan]]:
+        """Return which partials each query needs; those with the same key need the same."""
+        return [self._plan(one) for one in self.members]
+
+    def _plan(self, one: Member) -> tuple[Hashable, PartialsPlan]:
+        parts, settled = one.decomposition, self.settled(one)
+        joined = (parts.service, parts.condition) if settled.num_rows else ()
+        key = (parts.part, parts.aggregates, parts.where, astuple(one.windows), one.query.order, one.on, one.select,
+               one.group_by, one.late_before, *joined)  # fmt: skip
+        return key, PartialsPlan(
+            [one.name], parts, one.windows, one.panes, one.query.order, one.on, one.group_by, one.select,
+            one.measures, one.late_before, one.partly_before, settled,
+        )  # fmt: skip
 
     def settled(self, one: Member) -> pa.Table:
         """Return the ids that are out of every answer of a query for good, and when their values were refreshed."""
@@ -456,7 +446,6 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 def _values(bound: Bound, batch: pa.RecordBatch) -> FloatArray:
     """Return numbers, NaN where they are NULL."""
     values, valid = bound.scores(batch)
-    values = np.broadcast_to(values, batch.num_rows)
     return values if valid is None else np.where(valid, values, np.nan)
 
 

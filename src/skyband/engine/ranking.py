@@ -16,12 +16,23 @@ from skyband.algorithms.stkqf.skyline import Need, scan_for
 from skyband.answers.answer import AnswerBlock, Events, Row
 from skyband.engine.explain import backfill_text, clock_time, query_line
 from skyband.engine.groups import QueryGroup, Stream
-from skyband.engine.intake import APPROXIMATE, WARMING_UP, BatchOutcome, Counts, Ranking, RankingColumns
+from skyband.engine.intake import (
+    APPROXIMATE,
+    WARMING_UP,
+    BatchOutcome,
+    Counts,
+    Evaluator,
+    Ranking,
+    require_columns,
+)
+from skyband.engine.plans import RankingPlan
 from skyband.engine.snapshot import State, under
 from skyband.engine.stats import GroupStats
 from skyband.errors import QueryError
 from skyband.events.batch import EventBatch, StreamColumns
+from skyband.events.keys import is_text
 from skyband.events.store import EventStore
+from skyband.expressions import Bound
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, merit_of, rank_in_runs
 from skyband.queries.query import Query
 from skyband.windows import ALWAYS, NEVER, Backfill, DueWindows, Schedule, layout
@@ -33,7 +44,7 @@ _NO_ROWS = np.empty(0, np.int64)
 class _Arriving:
     """Events of one batch; lists the rows that go into the store, in their order."""
 
-    intake: RankingColumns
+    store: EventStore
     columns: Columns
     rows: EventBatch
     index: IntArray | None
@@ -43,7 +54,10 @@ class _Arriving:
         """Store these rows and return their slots."""
         if self.stored is not None:
             self.stored.append(rows)
-        return self.intake.keep(self.columns, rows, self.rows, self.index)
+        columns = self.columns
+        part = 0 if columns.part is None else columns.part[rows]
+        chosen = rows if self.index is None else self.index[rows]
+        return self.store.add(self.rows, chosen, columns.merit[rows], columns.position[rows], part)
 
 
 class RankingGroup(QueryGroup):
@@ -71,7 +85,9 @@ class RankingGroup(QueryGroup):
         self.ranking = ranking
         self.unseen_to = unseen_to
         self.store = EventStore(ranking.counts, select)
-        self.intake = RankingColumns(ranking, self.store)
+        self.evaluator = Evaluator(ranking.where, [ranking.score])
+        self.partition_by: Bound | None = None
+        self.arrived = 0
         self._algorithm, self._planned = algorithm(self.store, ranking.distinct), True
         self.counts = Counts()
         self.first, self.last = ALWAYS, NEVER
@@ -105,7 +121,7 @@ class RankingGroup(QueryGroup):
 
         Ties are settled by the selected columns, so these must be the first of those that are carried.
         """
-        return self.ranking == Ranking.of(query) and self.intake.select[: len(query.select)] == query.select
+        return self.ranking == Ranking.of(query) and self.store.select[: len(query.select)] == query.select
 
     @property
     def k(self) -> int:
@@ -120,20 +136,23 @@ class RankingGroup(QueryGroup):
     @property
     def answered_to(self) -> int:
         """Where the last answered window ends: an event before it is late for some query at least."""
-        return self._tally().partly_before
+        return self._batch_counts().partly_before
 
     # For those who leave out events elsewhere: `skyband.engine.plans.RankingPlan`.
+
+    def ranking_plans(self) -> list[RankingPlan]:
+        """Return itself: it knows which events the queries need."""
+        return [self]
 
     @property
     def select(self) -> tuple[str, ...]:
         """The columns that come along with an event, in the order in which they settle ties."""
-        return self.intake.select
+        return self.store.select
 
     @property
     def partition_type(self) -> str | None:
         """The type of what events are partitioned by, if they are."""
-        by = None if self.intake.bounds is None else self.intake.bounds.partition_by
-        return None if by is None else by.type
+        return None if self.partition_by is None else self.partition_by.type
 
     @property
     def thresholded(self) -> Thresholded | None:
@@ -146,14 +165,12 @@ class RankingGroup(QueryGroup):
 
     def merits(self, batch: pa.RecordBatch) -> tuple[FloatArray, BoolArray, pa.Array | None]:
         """Return the merits of some rows, which of them are events, and their partitions."""
-        bounds = self.intake.bounds
-        assert bounds is not None
-        score, known = bounds.score.scores(batch)
-        taken = ~np.isnan(score)
-        for mask in (known, None if bounds.where is None else bounds.where.mask(batch)):
+        seen = self.evaluator.evaluate(batch, None)
+        taken = np.ones(batch.num_rows, bool)
+        for mask in (seen.passed, seen.complete):
             taken = taken if mask is None else taken & mask
-        part = None if bounds.partition_by is None else bounds.partition_by.values(batch)
-        return merit_of(score, self.ranking.order), taken, part
+        part = None if self.partition_by is None else self.partition_by.values(batch)
+        return merit_of(seen.values[0], self.ranking.order), taken, part
 
     # Queries that come and go.
 
@@ -169,7 +186,7 @@ class RankingGroup(QueryGroup):
         """Serve more queries, which rank as this group does; windows that end by the watermark are past."""
         schedules = [Schedule.of(query.name, query.most_rows, query.window) for query in queries]
         for schedule in schedules:
-            schedule.closed_to = (self.intake.arrived or NEVER) if self.ranking.counts else watermark
+            schedule.closed_to = (self.arrived or NEVER) if self.ranking.counts else watermark
             schedule.exact_from = self.exact_from(schedule)  # may refuse it: nothing has changed yet
             schedule.first = self.first if self.last >= schedule.next_start else ALWAYS
         self.queries += queries
@@ -233,7 +250,7 @@ class RankingGroup(QueryGroup):
 
     def emptied(self) -> RankingGroup | None:
         """Return a group for `candidates` of a part of a batch; None where every row that passes the filter matters."""
-        group = RankingGroup(self.ranking, type(self._algorithm), self.intake.select)
+        group = RankingGroup(self.ranking, type(self._algorithm), self.store.select)
         algorithm = self.algorithm.emptied(group.store)
         if algorithm is None:
             return None
@@ -245,23 +262,41 @@ class RankingGroup(QueryGroup):
 
         A row that is left out is worse than K others of its pane and partition.
         """
-        self.intake.bind(rows.batch.schema, rows.source.id)
-        tally, before, stored = self._tally(), self.store.size, [_NO_ROWS]
-        columns, index, seen = self._take(rows, tally, stored)
-        self._count(tally, seen, columns, index)
+        self.bind(rows.batch.schema, rows.source)
+        counts, before, stored = self._batch_counts(), self.store.size, [_NO_ROWS]
+        columns, index, seen = self._take(rows, counts, stored)
+        self._count(counts, seen, columns, index)
         moved = self._make_room()
         kept = np.concatenate(stored)[moved[before:] >= 0]
         return np.concatenate([kept if index is None else index[kept], seen.late, seen.partly, seen.rejected])
 
     def _take(
-        self, rows: EventBatch, tally: BatchCounts, stored: list[IntArray] | None = None
+        self, rows: EventBatch, counts: BatchCounts, stored: list[IntArray] | None = None
     ) -> tuple[Columns, IntArray | None, BatchOutcome]:
         """Let the algorithm have the rows of a batch; list the rows that go into the store, in their order."""
-        columns, index, seen = self.intake.columns(rows)
-        self.algorithm.push(_Arriving(self.intake, columns, rows, index, stored), tally)
-        self.first, self.last = min(self.first, tally.first), max(self.last, tally.last)
-        self._begin(columns, tally.first)
+        columns, index, seen = self._columns(rows)
+        self.algorithm.push(_Arriving(self.store, columns, rows, index, stored), counts)
+        self.first, self.last = min(self.first, counts.first), max(self.last, counts.last)
+        self._begin(columns, counts.first)
         return columns, index, seen
+
+    def _columns(self, rows: EventBatch) -> tuple[Columns, IntArray | None, BatchOutcome]:
+        """Return the events of a batch as columns, and their rows; None: all are events."""
+        counts = self.ranking.counts
+        # Only events have arrival numbers; else the algorithm leaves NaN out on its way.
+        seen = self.evaluator.evaluate(rows.batch, rows.valid, keep_nan=not counts)
+        index, merit, time = seen.taken, merit_of(seen.values[0], self.ranking.order), rows.time
+        if index is not None:
+            merit, time = merit[index], time[index]
+        position = np.arange(self.arrived, self.arrived + len(merit)) if counts else time
+        self.arrived += len(merit) if counts else 0
+        part = None
+        if self.partition_by is not None:
+            part = self.store.parts(_chosen(self.partition_by.values(rows.batch), index))
+        partitions = 1 if part is None else len(self.store.partitions.values) + 1
+        ident = None if self.ranking.distinct is None else _numbers(_chosen(rows.ids, index))
+        columns = Columns(merit, time, position, part, partitions, ident, bool(self.store.select))
+        return columns, index, BatchOutcome(seen.passed, seen.rejected)
 
     def _begin(self, columns: Columns, first: int) -> None:
         """Note the first event of each query: one that missed all windows of a query is none of its."""
@@ -279,48 +314,52 @@ class RankingGroup(QueryGroup):
     @property
     def carried(self) -> set[str]:
         """The columns that are carried into answers."""
-        return set(self.intake.select)
+        return set(self.store.select)
 
     def bind(self, schema: pa.Schema, source: StreamColumns) -> None:
         """Look up the columns of the ranking."""
-        self.intake.bind(schema, source.id)
+        require_columns("select", self.store.select, schema)
+        self.evaluator.bind(schema)
+        by = self.ranking.partition_by
+        self.partition_by = None if by is None else by.bind(schema)
+        self.store.text_ids = is_text(schema.field(source.id).type)
         self.answers.plain = source.is_plain(schema)
 
     def push(self, rows: EventBatch) -> list[BatchOutcome]:
         """Take in one batch."""
-        tally = self._tally()
-        columns, index, seen = self._take(rows, tally)
-        self._count(tally, seen, columns, index)
+        counts = self._batch_counts()
+        columns, index, seen = self._take(rows, counts)
+        self._count(counts, seen, columns, index)
         if not self.ranking.counts:  # count windows that are full by now come first: some end amid the batch
             self._compact()
         return [seen]
 
-    def _tally(self) -> BatchCounts:
+    def _batch_counts(self) -> BatchCounts:
         if self.ranking.counts or not self.schedules:
             return BatchCounts()
         columns = layout(self.schedules)
         return BatchCounts(int(columns.start.min()), int((columns.start + columns.size - columns.slide).max()))
 
-    def _count(self, tally: BatchCounts, seen: BatchOutcome, columns: Columns, index: IntArray | None) -> None:
+    def _count(self, counts: BatchCounts, seen: BatchOutcome, columns: Columns, index: IntArray | None) -> None:
         if index is None and not self.ranking.counts:
-            seen.newest = tally.newest
-        late = np.concatenate([*tally.late_rows, _NO_ROWS])
+            seen.newest = counts.newest
+        late = np.concatenate([*counts.late_rows, _NO_ROWS])
         if len(late):
             self.unseen_to = max(self.unseen_to, int(columns.position[late].max()))
         seen.late = late if index is None else index[late]
-        if tally.rejected:  # NaN scores, which the algorithm met on its way
+        if counts.rejected:  # NaN scores, which the algorithm met on its way
             nan = np.flatnonzero(np.isnan(columns.merit))
             seen.rejected = np.sort(np.concatenate([seen.rejected, nan if index is None else index[nan]]))
-        if tally.partly_late:
+        if counts.partly_late:
             position = columns.position
             partly = np.flatnonzero(
-                (position >= tally.late_before) & (position < tally.partly_before) & ~np.isnan(columns.merit)
+                (position >= counts.late_before) & (position < counts.partly_before) & ~np.isnan(columns.merit)
             )
             seen.partly = partly if index is None else index[partly]
-        self.counts.events += len(columns.merit) - tally.rejected - len(late)
+        self.counts.events += len(columns.merit) - counts.rejected - len(late)
         self.counts.rejected += len(seen.rejected)
         self.counts.late += len(late)
-        self.counts.partly_late += tally.partly_late
+        self.counts.partly_late += counts.partly_late
 
     def _compact(self, share: float = 2.0, spare: int = 4096) -> None:
         """Make room in the store once much of it is not kept any more."""
@@ -343,7 +382,7 @@ class RankingGroup(QueryGroup):
                 return None
             return [s.first_end_after(self.last) if counts else s.last_end_of(self.last) for s in self.schedules]
         if counts:
-            return [self.intake.arrived] * len(self.schedules) if watermark is None else None
+            return [self.arrived] * len(self.schedules) if watermark is None else None
         return None if watermark is None else [watermark] * len(self.schedules)
 
     def answer(self, due: DueWindows, limits: Sequence[int]) -> list[AnswerBlock]:
@@ -492,9 +531,9 @@ class RankingGroup(QueryGroup):
         meta = {
             "queries": [query.as_dict() for query in self.queries],
             "schedules": [asdict(schedule) for schedule in self.schedules],
-            "select": self.intake.select,
+            "select": self.store.select,
             "counts": asdict(self.counts),
-            "extent": [self.first, self.last, self.intake.arrived, self.unseen_to],
+            "extent": [self.first, self.last, self.arrived, self.unseen_to],
             "early_digests": [[name, end, look] for (name, end), look in self.early_digests.items()],
             "algorithm": {name: value for name, value in algorithm.items() if name not in arrays},
         }
@@ -512,7 +551,7 @@ class RankingGroup(QueryGroup):
         group.queries += queries
         group.schedules += [Schedule.load(given) for given in meta["schedules"]]
         group.counts = Counts(**meta["counts"])
-        group.first, group.last, group.intake.arrived, group.unseen_to = meta["extent"]
+        group.first, group.last, group.arrived, group.unseen_to = meta["extent"]
         group.early_digests = {(name, end): look for name, end, look in meta["early_digests"]}
         group.store.load(under("store/", tables))
         group.algorithm.plan(group.schedules)
@@ -520,3 +559,14 @@ class RankingGroup(QueryGroup):
         group.algorithm.restore(meta["algorithm"] | arrays)
         group.answers.load(tables)
         return group
+
+
+def _chosen(values: pa.Array, index: IntArray | None) -> pa.Array:
+    return values if index is None else values.take(pa.array(index))
+
+
+def _numbers(ids: pa.Array) -> IntArray:
+    """Return numbers that tell the ids of a batch apart."""
+    if not pa.types.is_integer(ids.type):
+        ids = (ids if pa.types.is_dictionary(ids.type) else ids.dictionary_encode()).indices
+    return ids.cast(pa.int64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]

@@ -15,7 +15,7 @@ from skyband.errors import InputError, QueryError
 from skyband.events.batch import TimeUnit, as_batches
 from skyband.queries.query import Query
 from skyband.times import Duration, not_negative
-from skyband.windows import NEVER
+from skyband.windows import watermark_of
 
 WATERMARKED_ROWS = 1 << 20
 MOST_ANSWER_ROWS = 1 << 22
@@ -46,8 +46,9 @@ class Run:
     def parts(self) -> Iterator[Answers]:
         """Yield answers as columns, after each batch that gave any and at the end."""
         for batch in self._batches:
-            answers = [self.monitor.push(batch, not_after=self._not_after), self.monitor.advance(self._watermark())]
-            yield from (part for part in answers if len(part))
+            pushed = self.monitor.push(batch, not_after=self._not_after)
+            closed = self.monitor.advance(watermark_of(self.monitor.newest, self._delay))
+            yield from (part for part in (pushed, closed) if len(part))
         last = self.monitor.finish()
         if len(last):
             yield last
@@ -60,11 +61,6 @@ class Run:
     def to_pandas(self) -> Any:
         """Return all answers as a pandas DataFrame."""
         return self.table().to_pandas()
-
-    def _watermark(self) -> int | None:
-        if self._delay is None or self.monitor.newest == NEVER:
-            return None
-        return self.monitor.newest - self._delay
 
 
 def run(

@@ -17,6 +17,7 @@ from skyband.algorithms.topkw.query_grid import QueryGrid
 from skyband.algorithms.topkw.sliding import BUFFERED, Sliding
 from skyband.answers.answer import Row
 from skyband.answers.notices import notices_table
+from skyband.engine.intake import Evaluator
 from skyband.engine.snapshot import State, under
 from skyband.events.batch import EventBatch, StreamColumns
 from skyband.events.keys import is_text
@@ -85,6 +86,8 @@ class SubscriptionGroup:
 
     def __init__(self, kind: GroupKey, algorithm: type[Sliding], select: Sequence[str]) -> None:
         self.kind, self.algorithm = kind, algorithm
+        bare = [Expression(name, Column(name)) for name in kind.columns]
+        self.evaluator = Evaluator(kind.where, [*bare, *([kind.score] if kind.score else [])])
         self.store = EventStore(kind.counts, select)
         self.engine: Bands | None = None  # its grid needs to have seen events
         self.members: dict[str, Subscription] = {}
@@ -193,11 +196,7 @@ class SubscriptionGroup:
 
     def bind(self, schema: pa.Schema, source: StreamColumns) -> None:
         """Look up columns; InputError where one is missing or no number."""
-        kind = self.kind
-        self.where: Bound | None = None if kind.where is None else kind.where.bind(schema, "filter")
-        bare = [Expression(name, Column(name)) for name in kind.columns]
-        given = [*bare, *([kind.score] if kind.score else [])]
-        self.values = [one.bind(schema, "score") for one in given]
+        self.evaluator.bind(schema)
         self.store.text_ids = is_text(schema.field(source.id).type)
         self.schema = schema
         self._bind_gates()
@@ -239,7 +238,7 @@ class SubscriptionGroup:
             found = self.engine.process(*columns, passed=passed, moments=moments[taken])
         self._expect(int(moments[-1]))
         row = np.append(taken + offset, -1)[found.at]  # what time alone does comes before the rows of its moment
-        tables = self._told(found, row, ending, known)
+        tables = self._reported(found, row, ending, known)
         if self.store.size > self.ample:
             self._compact()
         return tables, rejected
@@ -265,28 +264,23 @@ class SubscriptionGroup:
         if self.engine is None:
             return []
         none, known = np.empty(0, np.int64), self._known(ending)
-        x = with_gates(np.empty((0, len(self.values))), [None] * len(self.gates))
+        x = with_gates(np.empty((0, len(self.evaluator.values))), [None] * len(self.gates))
         passed = self.engine.passed if self.kind.counts else self._last_moment(moment, ending)
         found = self.engine.process(x, none, none, self.store.time, self.store.key, passed)
-        return self._told(found, found.at, ending, known)
+        return self._reported(found, found.at, ending, known)
 
     def columns(self, rows: EventBatch) -> tuple[IntArray, FloatArray, IntArray]:
         """Return which rows count, their attributes and scores, and which rows lack something."""
-        gates = [None if one is None else one.mask(rows.batch) for one in self.gates]
+        batch = rows.batch
+        seen = self.evaluator.evaluate(batch, rows.valid)
+        gates = [None if one is None else one.mask(batch) for one in self.gates]
         if self.kind.pool:
-            passed = np.logical_or.reduce([np.zeros(rows.batch.num_rows, bool), *(g for g in gates if g is not None)])
-        else:
-            passed = np.ones(rows.batch.num_rows, bool) if self.where is None else self.where.mask(rows.batch)
-        whole = np.ones(rows.batch.num_rows, bool) if rows.valid is None else rows.valid.copy()
-        columns = []
-        for bound in self.values:
-            values, known = bound.scores(rows.batch)
-            whole &= ~np.isnan(values) if known is None else known & ~np.isnan(values)
-            columns.append(values)
-        taken = np.flatnonzero(passed & whole)
-        x = np.stack([column[taken] for column in columns], axis=1)
+            met = np.logical_or.reduce([np.zeros(batch.num_rows, bool), *(g for g in gates if g is not None)])
+            seen = replace(seen, passed=met)
+        taken = np.arange(batch.num_rows) if seen.taken is None else seen.taken
+        x = np.stack([column[taken] for column in seen.values], axis=1)
         x = with_gates(x, [None if gate is None else gate[taken] for gate in gates])
-        return taken, x, np.flatnonzero(passed & ~whole)
+        return taken, x, seen.rejected
 
     def _expect(self, passed: int) -> None:
         """Follow the rate of the stream: how many candidates a probabilistic band needs depends on it."""
@@ -300,7 +294,7 @@ class SubscriptionGroup:
                 self.engine.expect(row, self.population)
 
     def _known(self, ending: Ends) -> dict[str, dict[int, float]]:
-        """Return the best of those who end, and their scores, where it is told who leaves."""
+        """Return the best of subscriptions that end, and their scores, where leaving events are reported."""
         if self.engine is None or not self.kind.changes:
             return {}
         rows = {name: self.rows[name] for name in ending}
@@ -309,7 +303,7 @@ class SubscriptionGroup:
         }
         return {name: dict(zip(slots, scores, strict=True)) for name, (slots, scores) in each.items()}
 
-    def _told(
+    def _reported(
         self, found: TopKReports, row: IntArray, ending: Ends, known: dict[str, dict[int, float]]
     ) -> list[pa.Table]:  # fmt: skip
         """Return the notices; with an end, nothing after it, and that those known to be among the best leave."""

@@ -17,7 +17,7 @@ from skyband.algorithms.topkw.sliding import Sliding
 from skyband.answers.answer import Row
 from skyband.answers.notices import COLUMNS, Notices
 from skyband.engine import snapshot
-from skyband.engine.intake import BatchOutcome, Intake, Sink
+from skyband.engine.intake import BatchOutcome, Intake, Sink, StreamConsumer
 from skyband.engine.subscription_group import GroupKey, SubscriptionGroup
 from skyband.errors import InputError, QueryError, SnapshotError
 from skyband.events.batch import EventBatch, StreamColumns, TimeUnit
@@ -73,7 +73,7 @@ class SubscriptionStats:
         return sum(group.kept for group in self.groups)
 
 
-class Subscriptions:
+class Subscriptions(StreamConsumer):
     """Follows the best events of each subscription, event by event, and tells what changes.
 
     Parameters
@@ -117,29 +117,18 @@ class Subscriptions:
         on_rejected: Sink | None = None,
     ) -> None:
         self.algorithm = find(algorithm)
-        self.source = StreamColumns(time, id, time_unit)
         self.select = tuple(select)
         if taken := [name for name in self.select if name in (*COLUMNS, "row")]:
             msg = (
                 f"select names {', '.join(map(repr, taken))}, which notices have already; leave them out or rename them"
             )
             raise QueryError(msg)
-        self.intake = Intake(self.source, self.select, on_rejected=on_rejected)
+        super().__init__(Intake(StreamColumns(time, id, time_unit), self.select, on_rejected=on_rejected))
         self.groups: dict[GroupKey, SubscriptionGroup] = {}
         self.waiting: dict[str, Subscription] = {}  # until they become active
         self.ends: dict[str, int] = {}  # of those that end by themselves
         self._stats = SubscriptionStats()
         self.add(*subscriptions)
-
-    @property
-    def schema(self) -> pa.Schema | None:
-        """The stream's columns, as far as they are known."""
-        return self.intake.schema
-
-    @property
-    def newest(self) -> int:
-        """Up to where time has passed; NEVER before the first event."""
-        return self.intake.newest
 
     # Subscriptions come and go.
 
@@ -266,8 +255,8 @@ class Subscriptions:
         self._begin(newest)
         ending = self._ending(newest)
         for group in self.groups.values():
-            told, without = group.push(rows, moments, self.intake.counts.rows, _of(group, ending))
-            tables += told
+            notices, without = group.push(rows, moments, self.intake.counts.rows, _of(group, ending))
+            tables += notices
             seen.append(BatchOutcome(None, without))
         self.remove(*ending)
         self.intake.note(rows, seen)

@@ -199,7 +199,7 @@ def _from_text(column: pa.Array, source: StreamColumns) -> pa.Array:
     raise InputError(msg)
 
 
-def settle_nulls(
+def type_null_columns(
     batch: pa.RecordBatch,
     known: Mapping[str, pa.DataType],
     source: StreamColumns,

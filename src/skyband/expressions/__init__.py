@@ -40,7 +40,7 @@ from skyband.expressions.bind import Typed, bind_tree
 from skyband.expressions.evaluate import column, evaluate_tree
 from skyband.expressions.parse import parse_tree
 from skyband.expressions.sparksql import render
-from skyband.expressions.vectors import Mask, Values
+from skyband.expressions.vectors import Mask, Values, is_true
 
 __all__ = ["Bound", "Expression", "parse"]
 
@@ -53,8 +53,7 @@ def parse(text: str, *, aggregates: bool = False) -> Expression:
     text
         For example ``price * ln(1 + volume)``.
     aggregates
-        Whether it may hold ``count(*)``, ``sum(x)`` and the like, which whoever allows them takes out before it is
-        bound.
+        Whether it may hold ``count(*)``, ``sum(x)`` and the like; the caller must take them out before binding.
 
     Raises
     ------
@@ -102,7 +101,7 @@ class Expression:
         return isinstance(self.tree, tree.Column)
 
     def bind(self, schema: pa.Schema, needs: Literal["score", "filter"] | None = None) -> Bound:
-        """Settle columns and types over a schema.
+        """Resolve columns and types over a schema.
 
         A schema may also hold a column that is named as the whole expression (as ``str()`` gives it): then that
         column is taken for its value.
@@ -119,7 +118,7 @@ class Expression:
         InputError
             For a column that is not there, and for types that do not go together.
         """
-        # A column named as the whole expression is the expression, worked out by someone else already.
+        # A column named as the whole expression is the expression, already computed upstream.
         known = tree.Column(str(self)) if str(self) in schema.names else self.tree
         bound = Bound(self, bind_tree(known, schema))
         if needs is not None:
@@ -173,9 +172,7 @@ class Bound:
     def mask(self, batch: pa.RecordBatch) -> Mask:
         """Where a boolean expression is true; NULL counts as false."""
         self.check("filter")
-        values, valid = self.evaluate(batch)
-        result: Mask = values if valid is None else values & valid
-        return result
+        return is_true(evaluate_tree(self.typed, batch))
 
     def values(self, batch: pa.RecordBatch) -> pa.Array:
         """Values of any type as an Arrow array with nulls; a bare column is returned as it is."""

@@ -6,18 +6,19 @@ import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 import pyarrow as pa
 
 from skyband.errors import InputError
 from skyband.expressions.functions import CAST_TYPES, CASTS, FUNCTIONS, INTEGERS, OPERATORS, Function, Group, Slot
 from skyband.expressions.tree import Call, Column, Literal, Node, Type, to_sql
+from skyband.times import microseconds_of
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A node whose types are settled; a column has an Arrow type, a call has a function."""
+    """A node with its type; a column has an Arrow type as well, a call has a function."""
 
     node: Node
     type: Type
@@ -27,7 +28,7 @@ class Typed:
 
 
 def bind_tree(node: Node, schema: pa.Schema) -> Typed:
-    """Settle the types of a tree over a schema.
+    """Resolve the columns and types of a tree over a schema.
 
     Examples
     --------
@@ -176,8 +177,7 @@ def _micros(text: str) -> int:
     if time is None:
         message = f"{text!r} is not a time; write it like '2024-01-31' or '2024-01-31T23:59:59.5Z'"
         raise InputError(message)
-    time = time if time.tzinfo else time.replace(tzinfo=UTC)
-    return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    return microseconds_of(time)
 
 
 def _an(wanted: Type) -> str:

@@ -47,12 +47,7 @@ def constant(literal: Literal, wanted: Type) -> Vec:
     return Vec(np.asarray(value if value is not None else 0, dtype=_DTYPES[wanted]), valid)
 
 
-_DTYPES = {
-    Type.NUMBER: np.float64,
-    Type.INTEGER: np.int64,
-    Type.TIME: np.int64,
-    Type.BOOLEAN: np.bool_,
-}
+_DTYPES = {Type.NUMBER: np.float64, Type.INTEGER: np.int64, Type.TIME: np.int64, Type.BOOLEAN: np.bool_}
 
 
 def load(array: pa.Array, wanted: Type) -> Vec:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from skyband.expressions import like
 from skyband.expressions import vectors as v
-from skyband.expressions.tree import Type
+from skyband.expressions.tree import Type, case_sql
 
 NUMBER, INTEGER, TEXT, BOOLEAN, TIME = Type.NUMBER, Type.INTEGER, Type.TEXT, Type.BOOLEAN, Type.TIME
 
@@ -40,33 +40,17 @@ MANY = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One operator or function.
+    """One operator or function."""
 
-    Parameters
-    ----------
-    kernel
-        Its meaning on `skyband.expressions.vectors.Vec`.
-    spark
-        Its Spark SQL, from the Spark SQL of its arguments.
-    takes
-        What each argument must be, from the number of arguments.
-    gives
-        The type of the result, or the group whose common type it has.
-    arity
-        Fewest and most arguments.
-    pattern
-        Whether the last argument is a constant text, which `spark` gets as it is.
-    """
-
-    kernel: v.Kernel
-    spark: Render
-    takes: Callable[[int], Sequence[Slot]]
-    gives: Slot
-    arity: tuple[int, int]
-    pattern: bool = False
+    kernel: v.Kernel  # its meaning on `skyband.expressions.vectors.Vec`
+    spark: Render  # its Spark SQL, from the Spark SQL of its arguments
+    takes: Callable[[int], Sequence[Slot]]  # what each argument must be, from the number of arguments
+    gives: Slot  # the type of the result, or the group whose common type it has
+    arity: tuple[int, int]  # fewest and most arguments
+    pattern: bool = False  # whether the last argument is a constant text, which `spark` gets as it is
 
     def allows(self, count: int) -> bool:
-        """Tell whether it takes so many arguments."""
+        """Return whether it takes so many arguments."""
         return self.arity[0] <= count <= self.arity[1]
 
     @property
@@ -79,12 +63,8 @@ class Function:
 def _function(
     kernel: v.Kernel, spark: str | Render, takes: Slot, gives: Slot, least: int = 1, most: int | None = None
 ) -> Function:
-    render = _template(spark) if isinstance(spark, str) else spark
+    render = spark.format if isinstance(spark, str) else spark
     return Function(kernel, render, lambda count: [takes] * count, gives, (least, most or least))
-
-
-def _template(text: str) -> Render:
-    return lambda *args: text.format(*args)
 
 
 def _joined(head: str, separator: str = ", ") -> Render:
@@ -92,10 +72,7 @@ def _joined(head: str, separator: str = ", ") -> Render:
 
 
 def _math(
-    function: Callable[..., v.Values],
-    spark: str,
-    null_where: Callable[..., v.Values] | None = None,
-    arity: int = 1,
+    function: Callable[..., v.Values], spark: str, null_where: Callable[..., v.Values] | None = None, arity: int = 1
 ) -> Function:
     """Make a function of numbers that gives a number."""
     return _function(v.strict(function, null_where), spark, NUMBER, NUMBER, arity)
@@ -116,14 +93,20 @@ def _spark_in(item: str, *choices: str) -> str:
 
 
 def _spark_case(*args: str) -> str:
-    pairs = zip(args[:-1:2], args[1:-1:2], strict=True)
-    whens = " ".join(f"WHEN {condition} THEN {value}" for condition, value in pairs)
-    return f"(CASE {whens} ELSE {args[-1]} END)"
+    return f"({case_sql('CASE', *args)})"
 
 
 def _spark_switch(subject: str, *args: str) -> str:
     whens = [f"({subject} = {arg})" if i % 2 == 0 and i < len(args) - 1 else arg for i, arg in enumerate(args)]
     return _spark_case(*whens)
+
+
+def _case_slots(count: int) -> Sequence[Slot]:
+    return (*(BOOLEAN, Group.SAME) * (count // 2), Group.SAME)
+
+
+def _switch_slots(count: int) -> Sequence[Slot]:
+    return (Group.COMPARED, *(Group.COMPARED, Group.SAME) * (count // 2 - 1), Group.SAME)
 
 
 def _is_zero(_: v.Values, divisor: v.Values) -> v.Values:
@@ -162,20 +145,8 @@ OPERATORS: dict[str, Function] = {
     "between": _function(v.between, "({0} >= {1} AND {0} <= {2})", Group.ORDERED, BOOLEAN, 3),
     "in": _function(v.is_in, _spark_in, Group.COMPARED, BOOLEAN, 2, MANY),
     "like": Function(v.strict(v.like), like.spark, lambda count: [TEXT] * count, BOOLEAN, (2, 2), pattern=True),
-    "case": Function(
-        v.case,
-        _spark_case,
-        lambda count: (*(BOOLEAN, Group.SAME) * (count // 2), Group.SAME),
-        Group.SAME,
-        (3, MANY),
-    ),
-    "switch": Function(
-        v.switch,
-        _spark_switch,
-        lambda count: (Group.COMPARED, *(Group.COMPARED, Group.SAME) * (count // 2 - 1), Group.SAME),
-        Group.SAME,
-        (4, MANY),
-    ),
+    "case": Function(v.case, _spark_case, _case_slots, Group.SAME, (3, MANY)),
+    "switch": Function(v.switch, _spark_switch, _switch_slots, Group.SAME, (4, MANY)),
 }
 
 FUNCTIONS: dict[str, Function] = {
@@ -197,12 +168,7 @@ FUNCTIONS: dict[str, Function] = {
     "tan": _math(np.tan, "tan({0})"),
     "radians": _math(lambda a: a * (np.pi / 180), f"({{0}} * {np.pi / 180!r}D)"),
     "degrees": _math(lambda a: a * (180 / np.pi), f"({{0}} * {180 / np.pi!r}D)"),
-    "isnan": _function(
-        lambda a: v.Vec(np.isnan(a.values) if a.valid is None else np.isnan(a.values) & a.valid),
-        "isnan({0})",
-        NUMBER,
-        BOOLEAN,
-    ),
+    "isnan": _function(v.is_nan, "isnan({0})", NUMBER, BOOLEAN),
     "nanvl": _function(v.nanvl, "nanvl({0}, {1})", NUMBER, NUMBER, 2),
     "least": _function(v.extreme(v.less), _joined("least"), Group.LEAST, Group.LEAST, 2, MANY),
     "greatest": _function(v.extreme(lambda a, b: v.less(b, a)), _joined("greatest"), Group.LEAST, Group.LEAST, 2, MANY),
@@ -245,16 +211,9 @@ INTEGERS: dict[str, Function] = {
 }
 
 ALIASES = {
-    "pow": "power",
-    "ceiling": "ceil",
-    "signum": "sign",
-    "mod": "%",
-    "char_length": "length",
-    "character_length": "length",
-    "nvl": "coalesce",
-    "ifnull": "coalesce",
-    "isnull": "is null",
-}
+    "pow": "power", "ceiling": "ceil", "signum": "sign", "mod": "%", "char_length": "length",
+    "character_length": "length", "nvl": "coalesce", "ifnull": "coalesce", "isnull": "is null",
+}  # fmt: skip
 
 
 def _cast(kernel: v.Kernel, spark: str, gives: Type) -> Function:
@@ -269,12 +228,16 @@ def _spark_text(plain: str, target: str) -> str:
 
 _AS_FLOAT64 = v.strict(lambda a: a.astype(np.float64))
 _AS_INT64 = v.strict(lambda a: a.astype(np.int64))
-_INT32 = (-(2.0**31), 2.0**31)
-_INT64 = (-(2.0**63), 2.0**63)
+_TO_INT32 = v.to_integer(-(2.0**31), 2.0**31)
 _TEXT_TO_NUMBER = v.parse_text(v.NUMBER_TEXT, float, pa.float64())
 _TEXT_TO_INT64 = v.parse_text(v.INTEGER_TEXT, v.int64_or_none, pa.int64())
 _SPARK_INT32 = "cast(try_cast({0} AS INT) AS BIGINT)"
 _SPARK_BIGINT = "(CASE WHEN {0} < 9223372036854775808D THEN try_cast({0} AS BIGINT) END)"
+
+
+def _text_to_int32(a: v.Vec) -> v.Vec:
+    return _TO_INT32(_TEXT_TO_INT64(a))
+
 
 # target → type of the argument → how; what is missing (a number as text, anything as a boolean) is refused
 # because Java and Python write numbers differently, or because a comparison says it better.
@@ -286,20 +249,16 @@ CASTS: dict[str, dict[Type, Function]] = {
         TEXT: _cast(_TEXT_TO_NUMBER, _spark_text(v.NUMBER_TEXT, "DOUBLE"), NUMBER),
     },
     "bigint": {
-        NUMBER: _cast(v.to_integer(*_INT64), _SPARK_BIGINT, INTEGER),
+        NUMBER: _cast(v.to_integer(-(2.0**63), 2.0**63), _SPARK_BIGINT, INTEGER),
         INTEGER: _cast(_same, "{0}", INTEGER),
         BOOLEAN: _cast(_AS_INT64, "cast({0} AS BIGINT)", INTEGER),
         TEXT: _cast(_TEXT_TO_INT64, _spark_text(v.INTEGER_TEXT, "BIGINT"), INTEGER),
     },
     "int": {
-        NUMBER: _cast(v.to_integer(*_INT32), _SPARK_INT32, INTEGER),
-        INTEGER: _cast(v.to_integer(*_INT32), _SPARK_INT32, INTEGER),
+        NUMBER: _cast(_TO_INT32, _SPARK_INT32, INTEGER),
+        INTEGER: _cast(_TO_INT32, _SPARK_INT32, INTEGER),
         BOOLEAN: _cast(_AS_INT64, "cast({0} AS BIGINT)", INTEGER),
-        TEXT: _cast(
-            lambda a: v.to_integer(*_INT32)(_TEXT_TO_INT64(a)),
-            f"cast({_spark_text(v.INTEGER_TEXT, 'INT')} AS BIGINT)",
-            INTEGER,
-        ),
+        TEXT: _cast(_text_to_int32, f"cast({_spark_text(v.INTEGER_TEXT, 'INT')} AS BIGINT)", INTEGER),
     },
     "string": {
         INTEGER: _cast(v.strict(v.to_text), "cast({0} AS STRING)", TEXT),

@@ -17,7 +17,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError
 from sqlglot.tokens import Token, TokenType
 
-from skyband.errors import ExpressionError, QueryError
+from skyband.errors import ExpressionError, LanguageError, QueryError
 from skyband.expressions.functions import ALIASES, CASTS, FUNCTIONS, OPERATORS
 from skyband.expressions.like import MAX_PATTERN
 from skyband.expressions.tree import FALSE, NULL, TRUE, Call, Column, Literal, Node, Type, negated
@@ -66,26 +66,35 @@ class Dialect(Spark):  # type: ignore[misc]
 def parse_tree(text: str, aggregates: bool = False) -> Node:
     """Parse one expression, or raise an ExpressionError that says what and where.
 
-    With `aggregates`, count, sum, max, min and avg become calls too; nothing can evaluate these but who asked for them.
+    With `aggregates`, count, sum, max, min and avg become calls too; the caller must take them out before binding.
 
     Examples
     --------
     >>> parse_tree("a + 1")
     Call(name='+', args=(Column(name='a'), Literal(type=<Type.INTEGER: 'integer'>, text='1')))
     """
-    if len(text) > MAX_LENGTH:
-        message = f"the expression has {len(text):,} characters; at most {MAX_LENGTH:,} are allowed"
-        raise ExpressionError(message, text[:60] + "…")
+    check_text(text, "expression", MAX_LENGTH, ExpressionError)
+    reader = Reader(text, aggregates)
     try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        message = "the expression holds half a character (a lone surrogate)"
-        raise ExpressionError(message, text.encode(errors="replace").decode(), error.start) from None
-    try:
-        return Reader(text, aggregates).read()
+        statements = reader.statements(Dialect())
+        if len(statements) != 1 or statements[0] is None:
+            reader.fail("the expression is empty; comments do not count")
+        return reader.convert(statements[0])
     except RecursionError:
         message = f"the expression is nested too deeply; at most {MAX_DEPTH} levels are allowed"
         raise ExpressionError(message, text) from None
+
+
+def check_text(text: str, what: str, most: int, error: type[ExpressionError | LanguageError]) -> None:
+    """Refuse a text that is too long, or that is not Unicode."""
+    if len(text) > most:
+        message = f"the {what} has {len(text):,} characters; at most {most:,} are allowed"
+        raise error(message, text if error is LanguageError else text[:60] + "…")
+    try:
+        text.encode()
+    except UnicodeEncodeError as bad:
+        message = f"the {what} holds half a character (a lone surrogate)"
+        raise error(message, text.encode(errors="replace").decode(), bad.start) from None
 
 
 class Reader:
@@ -96,15 +105,8 @@ class Reader:
     def __init__(self, text: str, aggregates: bool) -> None:
         self.text, self.aggregates = text, aggregates
 
-    def read(self) -> Node:
-        """Return the tree of a text that is one expression."""
-        statements = self.statements(Dialect())
-        if len(statements) != 1 or statements[0] is None:
-            self.fail("the expression is empty; comments do not count")
-        return self.convert(statements[0])
-
     def statements(self, dialect: Dialect) -> list[exp.Expression | None]:
-        """Return what sqlglot makes of the text, or say what it stumbled over."""
+        """Parse the text with sqlglot; fail at what it cannot read."""
         tokens: list[Token] = []
         try:
             tokens = self.checked(dialect.tokenize(self.text))
@@ -211,14 +213,16 @@ class _Handler(NamedTuple):
     keys: frozenset[str]
 
 
-def _call(name: str) -> _Handler:
-    """Make a handler of an operator with one or two operands."""
+def _call(name: str, *keys: str) -> _Handler:
+    """Make a handler of an operator; `keys` are its operands, of which the last may be a list."""
+    keys = keys or ("this", "expression")
 
     def build(reader: Reader, node: Any, depth: int) -> Node:
-        operands = [node.args[key] for key in ("this", "expression") if key in node.args]
+        given = [node.args[key] for key in keys if key in node.args]
+        operands = [*given[:-1], *given[-1]] if isinstance(given[-1], list) else given
         return Call(name, reader.all(operands, depth))
 
-    return _Handler(build, frozenset(("this", "expression", "typed", "safe")))
+    return _Handler(build, frozenset((*keys, "negate", "typed", "safe")))
 
 
 def _chain(name: str, kind: type[exp.Expression]) -> _Handler:
@@ -234,12 +238,10 @@ def _chain(name: str, kind: type[exp.Expression]) -> _Handler:
     return _Handler(build, frozenset(("this", "expression")))
 
 
-_TEMPORARY = ("global_", "temporary")  # marks of another dialect's temporary tables
-
-
 def _column(reader: Reader, node: Any, _: int) -> Node:
     name = node.this
-    if not isinstance(name, exp.Identifier) or any(value for key, value in name.args.items() if key in _TEMPORARY):
+    # The marks are those of another dialect's temporary tables.
+    if not isinstance(name, exp.Identifier) or name.args.get("global_") or name.args.get("temporary"):
         reader.refuse(name)
     if len(node.parts) > 1:
         whole = ".".join(part.name for part in node.parts)
@@ -328,14 +330,6 @@ def _differs(reader: Reader, node: Any, depth: int) -> Node:
     return Call("not", (Call("<=>", reader.all([node.this, node.expression], depth)),))
 
 
-def _between(reader: Reader, node: Any, depth: int) -> Node:
-    return Call("between", reader.all([node.this, node.args["low"], node.args["high"]], depth))
-
-
-def _in(reader: Reader, node: Any, depth: int) -> Node:
-    return Call("in", reader.all([node.this, *node.expressions], depth))
-
-
 def _like(reader: Reader, node: Any, depth: int) -> Node:
     pattern = node.expression
     if not isinstance(pattern, exp.Literal) or not pattern.is_string:
@@ -349,17 +343,13 @@ def _like(reader: Reader, node: Any, depth: int) -> Node:
 
 
 def _case(reader: Reader, node: Any, depth: int) -> Node:
-    subject = node.args.get("this")
-    parts = [part for when in node.args["ifs"] for part in (when.this, when.args["true"])]
-    default = node.args.get("default")
+    """Read ``CASE``; ``IF(a, b, c)`` is one with a single WHEN."""
+    subject, whens, default = (node.args.get(key) for key in ("this", "ifs", "default"))
+    if isinstance(node, exp.If):
+        subject, whens, default = None, [node], node.args.get("false")
+    parts = [part for when in whens for part in (when.this, when.args["true"])]
     args = (*reader.all(parts, depth), reader.convert(default, depth) if default else NULL)
     return Call("switch", (reader.convert(subject, depth), *args)) if subject else Call("case", args)
-
-
-def _if(reader: Reader, node: Any, depth: int) -> Node:
-    parts = [node.this, node.args["true"], *([node.args["false"]] if node.args.get("false") else [])]
-    args = reader.all(parts, depth)
-    return Call("case", args if len(args) == 3 else (*args, NULL))
 
 
 _CAST_NAMES = {
@@ -375,10 +365,8 @@ def _cast(reader: Reader, node: Any, depth: int) -> Node:
     plain = not any(value for key, value in node.to.args.items() if key != "this")
     if target is None or not plain:
         allowed = ", ".join(name.upper() for name in CASTS)
-        reader.fail(
-            f"CAST to {getattr(node.to.this, 'value', 'that type')} is not allowed; allowed are {allowed}",
-            position(node),
-        )
+        shown = getattr(node.to.this, "value", "that type")
+        reader.fail(f"CAST to {shown} is not allowed; allowed are {allowed}", position(node))
     return Call(f"cast {target}", (reader.convert(node.this, depth),))
 
 
@@ -403,11 +391,10 @@ _HANDLERS: dict[type, _Handler] = {
     exp.Null: _handler(lambda *_: NULL),
     exp.Anonymous: _handler(_function, "this", "expressions"),
     exp.Is: _handler(_is, "this", "expression", "negate"),
-    exp.Between: _handler(_between, "this", "low", "high", "negate"),
-    exp.In: _handler(_in, "this", "expressions", "negate"),
+    exp.Between: _call("between", "this", "low", "high"), exp.In: _call("in", "this", "expressions"),
     exp.Like: _handler(_like, "this", "expression", "negate"),
     exp.Case: _handler(_case, "this", "ifs", "default"),
-    exp.If: _handler(_if, "this", "true", "false"),
+    exp.If: _handler(_case, "this", "true", "false"),
     exp.Cast: _CAST,
     exp.TryCast: _CAST,
 }  # fmt: skip

@@ -78,7 +78,8 @@ NULL = Literal(Type.NULL, "NULL")
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Words that sqlglot would read as something else than a column; IF and friends are no keywords to it.
 _RESERVED = frozenset(Spark.Tokenizer.KEYWORDS) | {"IF", "ANY", "CASE", "TRANSFORM", "CONNECT_BY_ROOT"}
-_INFIX = frozenset(("+", "-", "*", "/", "%", "=", "<>", "<", "<=", ">", ">=", "<=>"))
+_INFIX = frozenset(("+", "-", "*", "/", "%", "=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "like"))
+_WRITTEN = {"not": "NOT {0}", "neg": "-{0}", "is null": "{0} IS NULL", "between": "{0} BETWEEN {1} AND {2}"}
 
 
 def negated(node: Node) -> Node:
@@ -126,31 +127,25 @@ def _nested(node: Node, text: str) -> str:
     return text if closed else f"({text})"
 
 
+def case_sql(head: str, *args: str) -> str:
+    """Write a CASE: condition, value, condition, value, …, and the value of ELSE."""
+    pairs = zip(args[:-1:2], args[1:-1:2], strict=True)
+    whens = " ".join(f"WHEN {condition} THEN {value}" for condition, value in pairs)
+    return f"{head} {whens} ELSE {args[-1]} END"
+
+
 def _call_to_sql(name: str, nested: list[str], plain: list[str]) -> str:
     if name in _INFIX:
-        return f" {name} ".join(nested)
+        return f" {name.upper()} ".join(nested)
+    if name in _WRITTEN:
+        return _WRITTEN[name].format(*nested)
     match name.split():
-        case ["and" | "or"]:
-            return f" {name.upper()} ".join(nested)
-        case ["not"]:
-            return f"NOT {nested[0]}"
-        case ["neg"]:
-            return f"-{nested[0]}"
-        case ["is", "null"]:
-            return f"{nested[0]} IS NULL"
-        case ["like"]:
-            return f"{nested[0]} LIKE {nested[1]}"
-        case ["between"]:
-            return f"{nested[0]} BETWEEN {nested[1]} AND {nested[2]}"
         case ["in"]:
             return f"{nested[0]} IN ({', '.join(plain[1:])})"
         case ["case"]:
-            pairs = zip(plain[:-1:2], plain[1:-1:2], strict=True)
-            whens = " ".join(f"WHEN {condition} THEN {value}" for condition, value in pairs)
-            return f"CASE {whens} ELSE {plain[-1]} END"
+            return case_sql("CASE", *plain)
         case ["switch"]:
-            head, *rest = plain
-            return _call_to_sql("case", nested, rest).replace("CASE", f"CASE {head}", 1)
+            return case_sql(f"CASE {plain[0]}", *plain[1:])
         case ["count"] if not plain:
             return "count(*)"
         case ["cast", target]:

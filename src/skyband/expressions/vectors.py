@@ -71,27 +71,8 @@ def strict(function: Callable[..., Values], null_where: Callable[..., Any] | Non
 # Comparison of plain values. Spark's rule: NaN equals NaN and is greater than every other number.
 
 
-def equal(a: Values, b: Values) -> Values:
-    """Where a = b."""
-    return _compare(np.equal, pc.equal, lambda a_nan: a_nan, a, b)
-
-
-def less(a: Values, b: Values) -> Values:
-    """Where a < b."""
-    return _compare(np.less, pc.less, np.logical_not, a, b)
-
-
-def less_equal(a: Values, b: Values) -> Values:
-    """Where a <= b."""
-    return _compare(np.less_equal, pc.less_equal, lambda _: True, a, b)
-
-
 def _compare(
-    on_numbers: Callable[..., Any],
-    on_text: Callable[..., Any],
-    at_nan: Callable[[Any], Any],
-    a: Values,
-    b: Values,
+    on_numbers: Callable[..., Any], on_text: Callable[..., Any], at_nan: Callable[[Any], Any], a: Values, b: Values
 ) -> Values:
     """Compare; `at_nan` says, by whether a is NaN, what holds where b is NaN."""
     if isinstance(a, pa.Array | pa.Scalar):
@@ -102,6 +83,21 @@ def _compare(
         if b_nan.any():  # mostly there is none, or b is a constant: then this costs one pass or nothing
             result = np.where(b_nan, at_nan(np.isnan(a)), result)
     return result
+
+
+equal = functools.partial(_compare, np.equal, pc.equal, lambda a_nan: a_nan)
+less = functools.partial(_compare, np.less, pc.less, np.logical_not)
+less_equal = functools.partial(_compare, np.less_equal, pc.less_equal, lambda _: True)
+
+
+def is_true(a: Vec) -> Mask:
+    """Where a boolean is true; NULL is not."""
+    return a.values if a.valid is None else a.values & a.valid  # type: ignore[no-any-return]
+
+
+def is_nan(a: Vec) -> Vec:
+    """ISNAN: false for NULL."""
+    return Vec(is_true(Vec(np.isnan(a.values), a.valid)))
 
 
 def is_null(a: Vec) -> Vec:
@@ -155,7 +151,7 @@ def _logic(a: Vec, b: Vec, operator: Callable[..., Any], *, decides: bool) -> Ve
 
 def choose(condition: Vec, a: Vec, b: Vec) -> Vec:
     """IF(condition, a, b); a NULL condition chooses b."""
-    mask = condition.values if condition.valid is None else condition.values & condition.valid
+    mask = is_true(condition)
     if isinstance(a.values, pa.Array | pa.Scalar):
         values = pc.if_else(pa.array(mask) if mask.ndim else pa.scalar(bool(mask)), a.values, b.values)
     else:
@@ -188,11 +184,7 @@ def coalesce(*args: Vec) -> Vec:
 def nullif(a: Vec, b: Vec) -> Vec:
     """NULL where a = b, else a."""
     same = strict(equal)(a, b)
-    where = same.values if same.valid is None else same.values & same.valid
-    if isinstance(a.values, pa.Array | pa.Scalar):
-        null = Vec(pa.scalar(None, pa.string()), np.asarray(False))
-        return choose(Vec(where), null, a)
-    return Vec(a.values, all_valid(a.valid, ~where))
+    return Vec(a.values, all_valid(a.valid, ~is_true(same)))
 
 
 def extreme(better: Callable[[Values, Values], Values]) -> Kernel:
@@ -260,14 +252,8 @@ def _checked(
 ) -> Kernel:
     """Make a kernel of a function of integers that wraps around.
 
-    Parameters
-    ----------
-    function
-        The function.
-    extremes
-        From the spans of the arguments: results between which all others lie.
-    wrapped
-        From the result and the arguments: where the result wrapped around.
+    `extremes` gives, from the spans of the arguments, results between which all others lie; `wrapped`, from the result
+    and the arguments, where the result wrapped around.
     """
 
     def kernel(*args: Vec) -> Vec:

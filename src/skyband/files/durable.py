@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -21,16 +22,11 @@ ABANDONED = 3600
 """Seconds after which a draft belongs to a process that was killed."""
 
 
-def step(what: str, action: Callable[..., T], *args: Any) -> T:  # noqa: ARG001 - `what` is for who replaces this
+def step(what: str, action: Callable[..., T], *args: Any) -> T:  # noqa: ARG001 - `what` is for tests that replace this
     """Make one step of a write: the only function here that changes anything.
 
-    Parameters
-    ----------
-    what
-        ``"write"``, ``"sync"``, ``"rename"``, ``"link"``, ``"symlink"``, ``"remove"`` or ``"folder"``. Sinks have
-        further words: ``"sink"`` for all of a batch, and in it ``"execute"``, ``"commit"`` and ``"send"``.
-    action, args
-        What to call, and with what.
+    `what` is ``"write"``, ``"sync"``, ``"rename"``, ``"link"``, ``"symlink"``, ``"remove"`` or ``"folder"``; sinks also
+    have ``"sink"`` for a whole batch, and in it ``"execute"``, ``"commit"`` and ``"send"``.
     """
     return action(*args)
 
@@ -38,10 +34,7 @@ def step(what: str, action: Callable[..., T], *args: Any) -> T:  # noqa: ARG001 
 class Folder:
     """A folder of small files that are put and read as a whole; names are relative and may have folders in them.
 
-    Parameters
-    ----------
-    root
-        Where it is; made when the first file is put.
+    The folder is made when the first file is put.
 
     Examples
     --------
@@ -62,19 +55,19 @@ class Folder:
         file = self.root / name
         make(file.parent)
         draft = file.with_name(f".{file.name}.draft")
-        step("write", _write, draft, content)
+        step("write", Path.write_bytes, draft, content)
         if durable:
             keep(draft, file)
         else:
             step("rename", os.replace, draft, file)
 
     def put_if_absent(self, name: str, content: bytes) -> bool:
-        """Write a file unless there is one; tell whether it was written. Of several writers one succeeds."""
+        """Write a file unless it exists; return whether it was written. Of several writers one succeeds."""
         file = self.root / name
         make(file.parent)
         draft = file.with_name(f".{file.name}.{uuid4().hex}.draft")
         try:
-            step("write", _write, draft, content)
+            step("write", Path.write_bytes, draft, content)
             step("sync", _sync, draft)
             step("link", os.link, draft, file)
             step("sync", _sync, file.parent)
@@ -85,7 +78,7 @@ class Folder:
         return True
 
     def get(self, name: str) -> bytes | None:
-        """Return what is in a file; None where there is none."""
+        """Return the content of a file; None where there is none."""
         with suppress(FileNotFoundError):
             return (self.root / name).read_bytes()
         return None
@@ -137,8 +130,8 @@ def make(folder: Path) -> None:
         step("sync", _sync, folder.parent)
 
 
-def _write(file: Path, content: bytes) -> None:
-    file.write_bytes(content)
+_remove = partial(Path.unlink, missing_ok=True)
+_make = partial(Path.mkdir, exist_ok=True)
 
 
 def _sync(path: Path) -> None:
@@ -153,11 +146,3 @@ def _sync(path: Path) -> None:
             raise
     finally:
         os.close(opened)
-
-
-def _remove(file: Path) -> None:
-    file.unlink(missing_ok=True)
-
-
-def _make(folder: Path) -> None:
-    folder.mkdir(exist_ok=True)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 import time as clock
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 
 from skyband import algorithms
 from skyband.engine.intake import Sink
-from skyband.engine.monitor import Monitor
 from skyband.engine.run import run
 from skyband.engine.schema import answer_schema, fit, used_columns
 from skyband.engine.stats import Stats
@@ -86,7 +86,7 @@ class Job:
     def warm_up(self, first: Sequence[pa.RecordBatch]) -> None:
         """Run the queries over a few of the first rows and forget about it: that loads or compiles the kernels."""
         few = [batch.slice(0, WARM_ROWS) for batch in first]
-        queries = [query for query in self.queries if query.join is None]  # nobody is asked for a trial
+        queries = [query for query in self.queries if query.join is None]  # a warm-up asks no services
         if not queries:
             return
         trial = run(
@@ -129,79 +129,51 @@ class Report:
             self.kept, self.bound = kept, bound
 
 
-class RunObserver:
-    """Observes a run; this one does nothing."""
+class RunObserver(Protocol):
+    """Observes a run."""
 
     def starting_spark(self) -> AbstractContextManager[object]:
         """Surround the start of Spark, which takes some seconds."""
-        return nullcontext()
 
     def warming_up(self) -> AbstractContextManager[object]:
         """Surround the first use of the kernels, which may have to be compiled."""
-        return nullcontext()
 
     def seen(self, report: Report, share: float) -> None:
-        """Take note of the numbers so far, and of the share of the input that has been read."""
+        """Take the numbers so far, and the share of the input that has been read."""
 
 
-def execute(job: Job, observer: RunObserver | None = None) -> Report:
+def execute(job: Job, observer: RunObserver) -> Report:
     """Run a job; its files appear when all is done, or not at all."""
-    observer = observer or RunObserver()
     job.check()
-    stream = job.stream()
-    with outputs() as opened:
+    stream, report, source = job.stream(), Report(), job.source
+
+    def note() -> None:
+        report.note(going.monitor.stats())
+        observer.seen(report, stream.done / stream.size)
+
+    def noted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch
+            note()
+
+    with outputs() as opened, closing(iter(stream)) as batches:
         answers = job.open_answers(opened, job.queries, stream.schema)
         sinks = [_sink(opened, path, stream.schema) for path in (job.late, job.rejected)]
-        reading = _Reading(stream, observer)
+        first = list(islice(batches, 1))
         with observer.warming_up():
-            job.warm_up(reading.look())
+            job.warm_up(first)
         began = clock.perf_counter()
         going = run(
-            job.queries, reading, time=job.source.time, id=job.source.id, time_unit=job.source.time_unit,
+            job.queries, noted(chain(first, batches)), time=source.time, id=source.id, time_unit=source.time_unit,
             watermark=job.watermark, algorithm=job.algorithm, on_late=sinks[0], on_rejected=sinks[1],
             services=job.services, not_after=job.not_after,
         )  # fmt: skip
-        reading.monitor = going.monitor
-        with closing(reading):
-            for part in going.parts():
-                answers.write(fit(part, answers.schema))
-        reading.note()
-        report = reading.report
+        del first  # or its memory would be held until the end
+        for part in going.parts():
+            answers.write(fit(part, answers.schema))
+        note()
         report.seconds, report.written = clock.perf_counter() - began, answers.rows
     return report
-
-
-class _Reading:
-    """The batches of a stream on their way to a monitor, looked at as they pass."""
-
-    def __init__(self, stream: FileStream, observer: RunObserver) -> None:
-        self.stream = stream
-        self.observer = observer
-        self.report = Report()
-        self.monitor: Monitor | None = None
-        self.batches = iter(stream)
-        self.first: list[pa.RecordBatch] = []
-
-    def look(self) -> list[pa.RecordBatch]:
-        """Return the first batch, which is not lost by that."""
-        self.first = list(islice(self.batches, 1))
-        return self.first
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        for batch in chain(self.first, self.batches):
-            self.first = []
-            yield batch
-            self.note()
-
-    def close(self) -> None:
-        """Read no further."""
-        self.batches.close()
-
-    def note(self) -> None:
-        """Pass the numbers on."""
-        if self.monitor is not None:
-            self.report.note(self.monitor.stats())
-            self.observer.seen(self.report, self.stream.done / self.stream.size)
 
 
 def _sink(opened: Outputs, path: Path | None, schema: pa.Schema) -> Sink | None:

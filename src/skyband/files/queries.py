@@ -32,7 +32,7 @@ class QueryFile:
     watermark: str | None = None
     services: Mapping[str, Remote] = field(default_factory=dict)
     subject: str | None = None
-    """What a text calls its ids: their column, where nobody says more."""
+    """What a text calls its ids: their column, unless `id` or an option names another."""
     paths: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     """The columns of the windows' patterns, by the predicates that lead to them; only RSP-QL has them."""
 
@@ -40,19 +40,8 @@ class QueryFile:
 def load(path: Path, mapping: Path | None = None) -> QueryFile:
     r"""Read a query file: TOML, RSP-QL or SQL, by its suffix.
 
-    Parameters
-    ----------
-    path
-        A ``.toml``, ``.rq`` or ``.sql`` file.
-    mapping
-        For RSP-QL and SQL: a ``.toml`` file with what the text does not say.
-
-    Raises
-    ------
-    InputError
-        When it cannot be read.
-    QueryError
-        With the problems of all its queries.
+    The mapping, for RSP-QL and SQL, is a ``.toml`` file with what the text does not say. Raises InputError for a file
+    that cannot be read, and QueryError with the problems of all queries.
 
     Examples
     --------
@@ -69,7 +58,9 @@ def load(path: Path, mapping: Path | None = None) -> QueryFile:
         case ".sql":
             return _load_sql(path, mapping)
         case ".toml" if mapping is None:
-            return parse(load_toml(path), path.name)
+            given = load_toml(path)
+            queries, problems = queries_of(_tables(given))
+            return _query_file(queries, _top_problems(given) + problems, given, path)
         case ".toml":
             msg = f"{path} says all by itself; --mapping is for queries in RSP-QL and SQL"
             raise InputError(msg)
@@ -83,8 +74,9 @@ def _load_rspql(path: Path, mapping: Path | None) -> QueryFile:
     meaning = mapping_of(names, "" if mapping is None else mapping.name)
     with _naming(path):
         found = read_rspql(read_text(path), meaning)
+    queries = [one.query for one in found]
     paths = {way: column for one in found for way, column in one.paths.items()}
-    file = _together([one.query for one in found], given, path)
+    file = _query_file(queries, repeated(queries), given, path)
     return replace(file, subject=_same("id", [one.id for one in found], path), paths=paths)
 
 
@@ -97,9 +89,9 @@ def _load_sql(path: Path, mapping: Path | None) -> QueryFile:
         raise QueryError([f"{mapping}: {problem}" for problem in problems])
     with _naming(path):
         found = read_sql(read_text(path), name=path.stem)
-    time = _same("time", [one.time for one in found], path)
+    queries, time = [one.query for one in found], _same("time", [one.time for one in found], path)
     subjects = list(dict.fromkeys(one.id for one in found if one.id is not None))
-    file = _together([one.query for one in found], {"time": time, **given}, path)
+    file = _query_file(queries, repeated(queries), {"time": time, **given}, path)
     return replace(file, subject=subjects[0] if len(subjects) == 1 else None)
 
 
@@ -124,44 +116,24 @@ def _naming(path: Path) -> Iterator[None]:
         raise QueryError(msg) from None
 
 
-def _together(queries: Sequence[Query], given: Mapping[str, Any], path: Path) -> QueryFile:
-    """Make one file of the queries of a text, and of what a mapping says besides."""
-    problems: list[str] = []
-    services = _services(given, problems)
-    if problems := problems + _missing_services(queries, given) + repeated(queries):
-        raise QueryError([f"{path.name}: {problem}" for problem in problems])
-    return QueryFile(tuple(queries), **{key: given[key] for key in SETTINGS if key in given}, services=services)
-
-
-def parse(given: Mapping[str, Any], file: str) -> QueryFile:
-    """Make queries of what a file holds."""
-    queries, problems = queries_of(_tables(given))
-    problems = _top_problems(given) + problems
-    services = _services(given, problems)
-    problems += _missing_services(queries, given)
-    if problems:
-        raise QueryError([f"{file}: {problems[0]}"] if len(problems) == 1 else problems)
-    return QueryFile(tuple(queries), **{key: given[key] for key in SETTINGS if key in given}, services=services)
-
-
-def _services(given: Mapping[str, Any], problems: list[str]) -> dict[str, Remote]:
-    """Make the services of a file; what is wrong with them goes to the problems."""
+def _query_file(queries: Sequence[Query], problems: list[str], given: Mapping[str, Any], path: Path) -> QueryFile:
+    """Add the settings and services of a file or mapping to its queries; refuse it with all its problems."""
     services: dict[str, Remote] = {}
-    for name, table in given.get("service", {}).items() if isinstance(given.get("service", {}), Mapping) else ():
+    tables = given["service"] if isinstance(given.get("service"), Mapping) else {}
+    for name, table in tables.items():
         try:
             services[name] = remote_of(name, table)
         except InputError as error:
             problems.append(str(error))
-    return services
-
-
-def _missing_services(queries: Sequence[Query], given: Mapping[str, Any]) -> list[str]:
-    asked = {query.name: query.join.service for query in queries if query.join is not None}
-    return [
-        f"query {name!r}: it joins with the service {service!r}, and there is no table [service.{service}]"
-        for name, service in asked.items()
-        if service not in given.get("service", {})
+    problems += [
+        f"query {query.name!r}: it joins with the service {query.join.service!r}, and there is no table "
+        f"[service.{query.join.service}]"
+        for query in queries
+        if query.join is not None and query.join.service not in tables
     ]
+    if problems:
+        raise QueryError([f"{path.name}: {problem}" for problem in problems])
+    return QueryFile(tuple(queries), **{key: given[key] for key in SETTINGS if key in given}, services=services)
 
 
 def queries_of(tables: Iterable[Mapping[str, Any]]) -> tuple[list[Query], list[str]]:

@@ -61,13 +61,7 @@ def pattern_of(files: Sequence[Path], queries: QueryFile, time: str | None, chec
 
 
 def as_columns(files: Sequence[Path], pattern: Pattern, folder: Path) -> list[Path]:
-    """Write the events of RDF files into Parquet files in a folder; return these, in the order of the files.
-
-    Raises
-    ------
-    InputError
-        For what cannot be read, with its file and line.
-    """
+    """Write the events of RDF files into Parquet files in a folder; return these, in the order of the files."""
     if other := next((path for path in files if not is_rdf(path)), None):
         msg = f"{other} is no RDF, and {next(filter(is_rdf, files))} is; give files of one kind"
         raise InputError(msg)
@@ -76,15 +70,7 @@ def as_columns(files: Sequence[Path], pattern: Pattern, folder: Path) -> list[Pa
 
 
 class Columns:
-    """Makes Parquet files of RDF files; the first decides what columns hold.
-
-    Parameters
-    ----------
-    pattern
-        What to make columns of.
-    folder
-        Where the files go; each appears as a whole.
-    """
+    """Converts RDF files to Parquet files in a folder; each appears as a whole, and the first decides the types."""
 
     def __init__(self, pattern: Pattern, folder: Path) -> None:
         self.pattern, self.folder = pattern, folder

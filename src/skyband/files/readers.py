@@ -32,24 +32,16 @@ Part = tuple[pa.RecordBatch, float]
 
 @dataclass(frozen=True)
 class Format:
-    """How files of one kind are read.
-
-    Parameters
-    ----------
-    schema
-        Returns the columns of a file, as it says or as its first block suggests.
-    pieces
-        Returns the pieces of a file that can be read apart, at the same time.
-    parts
-        Yields the columns of a schema, with its types, of one piece.
-    typed
-        Whether a file says itself what types it has.
-    """
+    """How files of one kind are read."""
 
     schema: Callable[[Path], pa.Schema]
+    """Returns the columns of a file: stored in it, or inferred from its first block."""
     pieces: Callable[[Path], list[range]]
+    """Returns the pieces of a file that can be read in parallel."""
     parts: Callable[[Path, pa.Schema, range], Iterator[Part]]
+    """Yields the columns of a schema, with its types, of one piece."""
     typed: bool
+    """Whether files store their types."""
 
 
 def format_of(path: Path) -> Format | None:
@@ -96,8 +88,8 @@ def _reason(path: Path, error: Exception) -> str:
     if "Parquet" in first and "magic bytes" in first:
         return "it is no Parquet file, or its end is missing"
     said = first.removeprefix("JSON parse error: ").split(" in row ")[0].split(". If these")[0]
-    settled = "; the first rows of the first file settled the types"
-    return said + (settled if "conver" in said or "changed from" in said else "")
+    decided = "; the first rows of the first file decided the types"
+    return said + (decided if "conver" in said or "changed from" in said else "")
 
 
 def _broken_line(path: Path) -> str | None:
@@ -164,12 +156,6 @@ def _parquet_parts(path: Path, schema: pa.Schema, piece: range) -> Iterator[Part
             yield batch.select(schema.names).replace_schema_metadata(None), done / footer.num_rows
 
 
-def parquet_rows(path: Path) -> int:
-    """Return how many rows a Parquet file has, from its footer."""
-    with naming(path):
-        return int(_footer(path).num_rows)
-
-
 # Text: CSV and JSON lines.
 
 
@@ -180,11 +166,6 @@ def _opened(path: Path) -> Iterator[tuple[pa.NativeFile, Callable[[], float]]]:
         size = max(1, raw.size())
         stream = pa.CompressedInputStream(raw, "gzip") if suffix_of(path)[1] else raw
         yield stream, lambda: min(1.0, raw.tell() / size)
-
-
-def _text_parts(reader: Iterator[pa.RecordBatch], done: Callable[[], float]) -> Iterator[Part]:
-    for batch in reader:
-        yield batch, done()
 
 
 def _guessed(schema: pa.Schema, change: Callable[[pa.DataType], pa.DataType]) -> pa.Schema:
@@ -213,9 +194,9 @@ def _csv(stream: pa.NativeFile, schema: pa.Schema | None) -> pacsv.CSVStreamingR
 
 def _csv_parts(path: Path, schema: pa.Schema, _: range) -> Iterator[Part]:
     with _opened(path) as (stream, done):
-        for batch, share in _text_parts(_csv(stream, schema), done):
+        for batch in _csv(stream, schema):
             columns = [_without_blanks(column) for column in batch.columns]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema), share
+            yield pa.RecordBatch.from_arrays(columns, schema=schema), done()
 
 
 def _without_blanks(column: pa.Array) -> pa.Array:
@@ -242,8 +223,8 @@ def _json(stream: pa.NativeFile, schema: pa.Schema | None) -> pa.RecordBatchRead
 
 def _json_parts(path: Path, schema: pa.Schema, _: range) -> Iterator[Part]:
     with _opened(path) as (stream, done):
-        for batch, share in _text_parts(_json(stream, _guessed(schema, _json_type)), done):
-            yield batch.select(schema.names), share
+        for batch in _json(stream, _guessed(schema, _json_type)):
+            yield batch.select(schema.names), done()
 
 
 def _one_piece(_: Path) -> list[range]:

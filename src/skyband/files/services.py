@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -13,24 +13,18 @@ from skyband.remote.services import HttpJson, Limits, Service, Sparql, Sql
 
 LIMITS = tuple(field.name for field in fields(Limits))
 OWN = ("kind", "capacity", "budget", *LIMITS)
-KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "sql": (("url", "query"), ()),
-    "http": (("url", "value"), ("id", "absent", "separator", "headers")),
-    "sparql": (("url", "query", "id", "value"), ("term", "prologue", "headers")),
+KINDS: dict[str, tuple[Callable[..., Service], tuple[str, ...], tuple[str, ...]]] = {
+    "sql": (Sql, ("url", "query"), ()),
+    "http": (HttpJson, ("url", "value"), ("id", "absent", "separator", "headers")),
+    "sparql": (Sparql, ("url", "query", "id", "value"), ("term", "prologue", "headers")),
 }
-"""What each kind needs, and what it may have."""
+"""The class of each kind, the keys that it needs (the first two by position), and those that it may have."""
 
 
 def remote_of(name: str, given: Any) -> Remote:
-    """Make a service of what a file says.
+    """Make a service from its table in a query file.
 
-    Parameters
-    ----------
-    name
-        The service's name.
-    given
-        Its table. A text may be ``{env = "NAME"}`` instead: it is then taken from the environment, so that secrets
-        need not stand in files.
+    A text may be ``{env = "NAME"}`` instead: it is then taken from the environment, so that secrets stay out of files.
 
     Examples
     --------
@@ -52,7 +46,7 @@ def _remote(given: Any) -> Remote:
     if kind not in KINDS:
         msg = f"kind is {kind!r}; use {', '.join(map(repr, KINDS))} (functions can only be given from Python)"
         raise InputError(msg)
-    needed, more = KINDS[kind]
+    make, needed, more = KINDS[kind]
     if unknown := [key for key in given if key not in (*OWN, *needed, *more)]:
         allowed = ", ".join((*needed, *more, *OWN[1:]))
         msg = f"unknown key {', '.join(map(repr, unknown))}; a service of kind {kind!r} may have {allowed}"
@@ -65,16 +59,9 @@ def _remote(given: Any) -> Remote:
         if not isinstance(value, int | float) or isinstance(value, bool):
             msg = f"{key} is {value!r}; give a number"
             raise InputError(msg)
-    service = _service(kind, {key: _text(key, given[key]) for key in (*needed, *more) if key in given})
+    texts = {key: _text(key, given[key]) for key in (*needed, *more) if key in given}
+    service = make(texts.pop(needed[0]), texts.pop(needed[1]), **texts)
     return Remote(service, limits=Limits(**limits), capacity=given.get("capacity"), budget=given.get("budget"))
-
-
-def _service(kind: str, given: dict[str, Any]) -> Service:
-    if kind == "sql":
-        return Sql(given["url"], given["query"])
-    if kind == "http":
-        return HttpJson(given.pop("url"), **given)
-    return Sparql(given.pop("url"), given.pop("query"), **given)
 
 
 def _text(key: str, value: Any) -> Any:

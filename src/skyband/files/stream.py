@@ -1,11 +1,11 @@
-"""Files and folders as one stream of record batches, read a little ahead of whoever processes it."""
+"""Files and folders as one stream of record batches, read a few batches ahead of their processing."""
 
 from __future__ import annotations
 
 import os
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,10 +18,11 @@ import pyarrow as pa
 from skyband.errors import InputError
 from skyband.events.batch import StreamColumns, event_times
 from skyband.expressions.bind import find_column
-from skyband.files.readers import KNOWN, PARQUET, format_of, known_format, naming, parquet_rows
+from skyband.files.readers import KNOWN, PARQUET, format_of, known_format, naming
 
 PIECES_AHEAD = 3  # one being worked on, two being read
 BATCHES_AHEAD = 2
+PAUSE = 0.25  # seconds between two looks into a folder
 T = TypeVar("T")
 
 
@@ -29,22 +30,16 @@ T = TypeVar("T")
 class FileStream:
     """The rows of several files, one after the other.
 
-    Iterating it reads the files in a thread of its own, a few batches ahead; memory does not grow with their
-    number or size. It can be iterated more than once.
-
-    Parameters
-    ----------
-    files
-        In the order in which they are read.
-    stored
-        The columns to read, as the files hold them.
-    schema
-        The columns of the batches: as stored, but text that holds the event time becomes timestamps.
+    Iterating it reads the files in threads, a few batches ahead; memory does not grow with their number or size. It can
+    be iterated more than once.
     """
 
     files: tuple[Path, ...]
+    """In the order in which they are read."""
     stored: pa.Schema
+    """The columns to read, as the files hold them."""
     schema: pa.Schema
+    """The columns of the batches: as stored, but text that holds the event time becomes timestamps."""
     done: float = field(default=0.0, compare=False)
     """How many bytes of the files have been read."""
 
@@ -53,22 +48,10 @@ class FileStream:
         """How many bytes all files have."""
         return sum(path.stat().st_size for path in self.files)
 
-    @property
-    def rows(self) -> int | None:
-        """How many rows there are; None where only reading everything would tell."""
-        if any(format_of(path) is not PARQUET for path in self.files):
-            return None
-        return sum(map(parquet_rows, self.files))
-
     def select(self, columns: Sequence[str], time: str | None = None) -> FileStream:
-        """Return a stream of only some columns.
+        """Return a stream of only some columns, whose names may differ in case where that is clear.
 
-        Parameters
-        ----------
-        columns
-            Their names; other cases of letters will do where that is clear.
-        time
-            The one with the event time: if it holds text, it becomes timestamps, all with or all without a zone.
+        The column `time` has the event time: if it holds text, it becomes timestamps, all with or all without a zone.
         """
         found = [find_column(name, self.stored) for name in dict.fromkeys(columns)]
         stored = pa.schema(list(dict.fromkeys(found)))
@@ -125,14 +108,38 @@ def read(
     ...     for day in ("mon", "tue"):
     ...         pq.write_table(pa.table({"ts": [1, 2], "price": [3.0, 4.0]}), f"{folder}/{day}.parquet")
     ...     stream = read(folder, ["price"])
-    ...     stream.rows, stream.schema.names, sum(batch.num_rows for batch in stream)
-    (4, ['price'], 4)
+    ...     stream.schema.names, sum(batch.num_rows for batch in stream)
+    (['price'], 4)
     """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     files = _with_content([file for path in given for file in _files(Path(path))])
     schema = _schema_of(files[0])
     stream = FileStream(files, schema, schema)
     return stream if columns is None else stream.select(columns)
+
+
+def follow(folder: Path, stream: FileStream, stopping: Event) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a folder's files, and of those that appear there, until `stopping` is set.
+
+    All files have the columns of `stream`. They are read in the order in which they were last written, then of their
+    names. Each must appear as a whole: write it under a name that begins with a dot, and rename it.
+    """
+    seen: set[Path] = set()
+    while not stopping.is_set():
+        fresh = sorted((file for file in walk(folder) if file not in seen and file.stat().st_size), key=age)
+        for file in fresh:
+            seen.add(file)
+            for batch in replace(stream, files=(file,)):
+                yield batch
+                if stopping.is_set():
+                    return
+        if not fresh:
+            stopping.wait(PAUSE)
+
+
+def age(file: Path) -> tuple[int, str]:
+    """Return the sort key of a file: when it was last written, then its name."""
+    return file.stat().st_mtime_ns, file.name
 
 
 # Which files.
@@ -192,7 +199,7 @@ def _schema_of(path: Path) -> pa.Schema:
 
 
 def _pieces(path: Path, stored: pa.Schema) -> list[range]:
-    """Return the pieces of a file, after a look at its columns."""
+    """Return the pieces of a file, whose columns are checked first."""
     _checked(path, stored)
     with naming(path):
         return known_format(path).pieces(path)
@@ -269,24 +276,10 @@ def _time_type(files: Sequence[Path], column: pa.Field) -> pa.DataType:
 # Threads that read ahead.
 
 
-class _End:
-    """The last thing in a queue: how the reading ended."""
-
-    def __init__(self, error: BaseException | None = None) -> None:
-        self.error = error
-
-
 class Ahead(Iterator[T]):
-    """An iterator run by a thread of a pool, from the start on, at most some items ahead.
+    """An iterator run by a thread of a pool, from the start on, at most `depth` items ahead.
 
-    Parameters
-    ----------
-    items
-        What to run.
-    depth
-        How many items may wait.
-    pool
-        Whose threads to use: they stay, so the memory that one piece was read into serves the next.
+    The threads of the pool stay, so the memory that one piece was read into serves the next.
 
     Examples
     --------
@@ -297,7 +290,7 @@ class Ahead(Iterator[T]):
 
     def __init__(self, items: Iterator[T], depth: int, pool: ThreadPoolExecutor) -> None:
         self._items = items
-        self._queue: Queue[T | _End] = Queue(depth)
+        self._queue: Queue[T | None] = Queue(depth)  # None at the end
         self._stop = Event()
         self._filling = pool.submit(self._fill)
 
@@ -305,28 +298,27 @@ class Ahead(Iterator[T]):
         if self._stop.is_set():
             raise StopIteration
         item = self._queue.get()
-        if not isinstance(item, _End):
+        if item is not None:
             return item
         self.close()
-        raise item.error or StopIteration
+        self._filling.result()  # raises the error that ended the reading, if one did
+        raise StopIteration
 
     def close(self) -> None:
-        """End the run, wherever it is."""
+        """Stop the thread and wait for it."""
         self._stop.set()
-        self._filling.result()
+        wait([self._filling])
 
     def _fill(self) -> None:
-        end = _End()
         try:
             for item in self._items:
                 if not self._put(item):
                     return
-        except BaseException as error:  # whatever it is, whoever waits for items must hear of it
-            end = _End(error)
-        self._put(end)
+        finally:
+            self._put(None)
 
-    def _put(self, item: T | _End) -> bool:
-        """Wait for room; False when nobody wants the item any more."""
+    def _put(self, item: T | None) -> bool:
+        """Wait for room; False when the iterator was closed meanwhile."""
         while not self._stop.is_set():
             try:
                 self._queue.put(item, timeout=0.1)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -23,32 +22,23 @@ import pyarrow.parquet as pq
 
 from skyband.errors import InputError
 from skyband.files import durable
-from skyband.files.readers import suffix_of
+from skyband.files.readers import CSV, JSON, KNOWN, PARQUET, Format, format_of, known_format, suffix_of
 
 ENOUGH_ROWS = 1 << 17
 STDOUT = "-"
 
 
-class Sheet(ABC):
-    """A file being written in one format."""
+# Formats.
 
-    @abstractmethod
+
+class ParquetSheet:
+    """Writes Parquet, types as they are; each table becomes a row group."""
+
+    def __init__(self, stream: pa.NativeFile, schema: pa.Schema) -> None:
+        self.writer = pq.ParquetWriter(stream, schema)
+
     def write(self, table: pa.Table) -> None:
         """Add rows."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """End the file."""
-
-
-class ParquetSheet(Sheet):
-    """Parquet, types as they are."""
-
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self.writer = pq.ParquetWriter(path, schema)
-
-    def write(self, table: pa.Table) -> None:
-        """Add rows as one row group."""
         self.writer.write_table(table)
 
     def close(self) -> None:
@@ -56,29 +46,11 @@ class ParquetSheet(Sheet):
         self.writer.close()
 
 
-class TextSheet(Sheet):
-    """Bytes into a file, gzipped if its name says so, or to standard output."""
+class CsvSheet:
+    """Writes CSV with a header; text is quoted, so that empty text and NULL differ."""
 
-    def __init__(self, path: Path | None, zipped: bool) -> None:
-        if path is None:
-            self.stream = pa.PythonFile(sys.stdout.buffer, mode="w")
-        else:
-            self.stream = pa.output_stream(str(path), compression="gzip" if zipped else None)
-
-    def close(self) -> None:
-        """Flush and close; standard output stays open for others."""
-        if isinstance(self.stream, pa.PythonFile):
-            sys.stdout.buffer.flush()
-        else:
-            self.stream.close()
-
-
-class CsvSheet(TextSheet):
-    """CSV with a header; text is quoted, so that empty text and nothing differ."""
-
-    def __init__(self, path: Path, schema: pa.Schema, zipped: bool) -> None:
-        super().__init__(path, zipped)
-        self.writer = pacsv.CSVWriter(self.stream, pa.schema([(f.name, _csv_type(f.type)) for f in schema]))
+    def __init__(self, stream: pa.NativeFile, schema: pa.Schema) -> None:
+        self.writer = pacsv.CSVWriter(stream, pa.schema([(f.name, _csv_type(f.type)) for f in schema]))
 
     def write(self, table: pa.Table) -> None:
         """Add rows."""
@@ -88,14 +60,13 @@ class CsvSheet(TextSheet):
     def close(self) -> None:
         """Write what is left."""
         self.writer.close()
-        super().close()
 
 
-class JsonSheet(TextSheet):
-    """One JSON object a line, with all columns in each."""
+class JsonSheet:
+    """Writes one JSON object a line, with all columns in each."""
 
-    def __init__(self, path: Path | None, schema: pa.Schema, zipped: bool) -> None:  # noqa: ARG002 - as the others
-        super().__init__(path, zipped)
+    def __init__(self, stream: pa.NativeFile, _: pa.Schema) -> None:
+        self.stream = stream
 
     def write(self, table: pa.Table) -> None:
         """Add rows, made column by column."""
@@ -103,12 +74,16 @@ class JsonSheet(TextSheet):
             return
         cells: list[Any] = []
         for place, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
-            cells += [
-                ("{" if place == 0 else ", ") + json.dumps(name, ensure_ascii=False) + ": ",
-                _json(column),
-            ]
+            cells += [("{" if place == 0 else ", ") + json.dumps(name, ensure_ascii=False) + ": ", _json(column)]
         lines = pc.binary_join_element_wise(*cells, "}\n", "")
         self.stream.write("".join(lines.to_pylist()).encode())
+
+    def close(self) -> None:
+        """Nothing is left to write."""
+
+
+Sheet = ParquetSheet | CsvSheet | JsonSheet
+SHEETS: dict[Format, type[Sheet]] = {PARQUET: ParquetSheet, CSV: CsvSheet, JSON: JsonSheet}
 
 
 # Columns as text.
@@ -173,22 +148,11 @@ def _quoted(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 # Whole files.
 
-SHEETS: dict[str, Callable[[Path, pa.Schema, bool], Sheet]] = {
-    ".parquet": lambda path, schema, _: ParquetSheet(path, schema),
-    ".pq": lambda path, schema, _: ParquetSheet(path, schema),
-    ".csv": CsvSheet,
-    ".jsonl": JsonSheet,
-    ".ndjson": JsonSheet,
-    ".json": JsonSheet,
-}
-
 
 def check(path: Path, overwrite: bool) -> None:
     """Refuse a place where nothing can be written, before any work is done."""
-    suffix, zipped = suffix_of(path)
-    if suffix not in SHEETS or (zipped and suffix in (".parquet", ".pq")):
-        known = f"{', '.join(SHEETS)}, and .gz behind those of text"
-        msg = f"cannot tell from {path} how to write it; known suffixes are {known}"
+    if format_of(path) is None:
+        msg = f"cannot tell from {path} how to write it; known suffixes are {KNOWN}"
         raise InputError(msg)
     if not path.parent.is_dir():
         msg = f"there is no folder {path.parent} to write {path.name} to; make it first"
@@ -202,7 +166,7 @@ def check(path: Path, overwrite: bool) -> None:
 
 
 class Output:
-    """Rows on their way into one file, under a temporary name until `keep`."""
+    """Rows on their way into one file, under a temporary name until `keep`; without a path, to standard output."""
 
     def __init__(self, path: Path | None, schema: pa.Schema) -> None:
         self.path = path
@@ -210,11 +174,11 @@ class Output:
         self.rows = 0
         self._waiting: list[pa.Table] = []
         if path is None:
-            self._sheet: Sheet = JsonSheet(None, schema, False)
+            self._stream = pa.PythonFile(sys.stdout.buffer, mode="w")
         else:
-            suffix, zipped = suffix_of(path)
             self._part = path.with_name(f".{path.name}.{os.getpid()}.part")
-            self._sheet = SHEETS[suffix](self._part, schema, zipped)
+            self._stream = pa.output_stream(str(self._part), compression="gzip" if suffix_of(path)[1] else None)
+        self._sheet = SHEETS[JSON if path is None else known_format(path)](self._stream, schema)
 
     def write(self, table: pa.Table) -> None:
         """Add rows; small tables are gathered first, so that Parquet gets no small row groups."""
@@ -229,9 +193,16 @@ class Output:
             self._waiting = []
 
     def close(self) -> None:
-        """End the file."""
+        """Write what is waiting and end the file."""
         self._flush()
+        self._end()
+
+    def _end(self) -> None:
         self._sheet.close()
+        if self.path is None:
+            sys.stdout.buffer.flush()  # and leave it open for others
+        else:
+            self._stream.close()
 
     def keep(self) -> None:
         """Give the file its name; then it outlives a power cut."""
@@ -241,7 +212,7 @@ class Output:
     def drop(self) -> None:
         """Remove what was written so far."""
         with suppress(OSError, pa.ArrowException):  # what made the run fail matters more
-            self._sheet.close()
+            self._end()
         if self.path is not None:
             self._part.unlink(missing_ok=True)
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from skyband.errors import InputError, LanguageError
 from skyband.languages.mapping import Mapping, load_mapping
+from skyband.languages.sql import read_sql
 from skyband.queries.query import Query
 
 if TYPE_CHECKING:
     from skyband.languages.rspql.reader import Registered
-    from skyband.languages.sql import Selected
 
 __all__ = ["Mapping", "load_mapping", "parse", "parse_sql", "read_rspql", "read_sql", "to_rspql"]
 
@@ -129,11 +129,6 @@ def parse_sql(text: str, *, name: str = "query") -> Query:
         msg = f"the text holds {len(found)} queries; give one, or read all of them with read_sql"
         raise LanguageError(msg, text)
     return found[0].query
-
-
-def read_sql(text: str, *, name: str = "query") -> list[Selected]:
-    """Read all queries of a text in SQL, with what it says of the stream."""
-    return import_module("skyband.languages.sql").read(text, name)  # type: ignore[no-any-return]
 
 
 def _with_rdflib(module: str) -> Any:

@@ -15,13 +15,11 @@ from skyband.expressions.tree import Call, Column, Node
 from skyband.languages.toml import load_toml
 
 DEFAULT_NAMESPACE = "urn:skyband:"
-"""What the prefix ``:`` stands for where nobody says it."""
+"""What the prefix ``:`` stands for unless it is declared."""
 SETTINGS = ("time", "id", "time_unit", "watermark")
 _SECTIONS = ("prefixes", "columns", "services", "functions")
 _SIGNATURE = re.compile(r"\s*([^\W\d]\w*)\s*\(\s*([^\W\d]\w*(?:\s*,\s*[^\W\d]\w*)*)\s*\)\s*")
 _PREFIXED = re.compile(r"([^\W\d][\w.-]*|):([^/]*)")
-
-
 T = TypeVar("T")
 
 
@@ -163,7 +161,7 @@ def load_mapping(path: Path) -> Mapping:
         When something in it is wrong.
     """
     given = load_toml(path)
-    given.pop("service", None)  # of who runs the queries: where services are
+    given.pop("service", None)  # where the services are, for the process that runs the queries
     return mapping_of(given, path.name)
 
 

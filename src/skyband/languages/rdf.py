@@ -6,14 +6,14 @@ the default graph and right before or behind it; or a time stands in the place o
 
 JSON-LD lines: an event is a line. Its time is that of the graph in it, or of its subject.
 
-Nothing is fetched: a line whose context lies elsewhere is refused.
+Nothing is fetched: a line whose context is elsewhere is refused.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from itertools import product
 from typing import Any, NamedTuple
@@ -151,10 +151,7 @@ def _timed(event: Event, times: dict[Any, Any]) -> Event:
 class _Quads(NQuadsParser):  # type: ignore[misc]
     """Reads line by line; also takes a time in the place of the graph."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.line = ""
-        self.names: dict[str, Any] = {}
+    _bnode_ids: dict[str, Any]  # rdflib's blank nodes, by their labels
 
     def quad(self, line: str, number: int) -> tuple[Any, Any, Any, Any] | None:
         """Return subject, predicate, value and graph of a line; None where there is nothing."""
@@ -162,12 +159,11 @@ class _Quads(NQuadsParser):  # type: ignore[misc]
         if not self.line or self.line.startswith("#"):
             return None
         try:
-            terms = [
-                self._read(self.subject, self.names),
-                self._read(self.predicate),
-                self._read(self.object, self.names),
-            ]
-            graph = None if self.line.startswith(".") else self._graph()
+            subject, predicate, value = map(self._read, (self.subject, self.predicate, self.object))
+            graph = None if self.line.startswith(".") else self._read(self.object)
+            if isinstance(graph, Literal) and graph.language is not None:
+                msg = "a text is no graph"
+                raise ParserError(msg)
             self.eat(r_tail)
             if self.line:
                 msg = f"{self.line[:20]!r} is left over"
@@ -176,24 +172,16 @@ class _Quads(NQuadsParser):  # type: ignore[misc]
             said = str(error).splitlines()[0] if str(error) else "it ends too early"
             msg = f"line {number:,} is no N-Quad ({said}): {line.strip()[:80]!r}"
             raise InputError(msg) from None
-        subject, predicate, value = terms
         return subject, predicate, value, graph
 
     def forget(self, *but: Any) -> None:
         """Forget the blank nodes of the last event, so that memory does not grow with the stream."""
-        self.names = {label: node for label, node in self.names.items() if node in but}
+        self._bnode_ids = {label: node for label, node in self._bnode_ids.items() if node in but}
 
-    def _read(self, part: Any, *args: Any) -> Any:
-        found = part(*args)
+    def _read(self, part: Callable[[], Any]) -> Any:
+        found = part()
         self.eat(r_wspace)
         return found
-
-    def _graph(self) -> Any:
-        graph = self._read(self.object, self.names)
-        if isinstance(graph, Literal) and graph.datatype is None and graph.language is not None:
-            msg = "a text is no graph"
-            raise ParserError(msg)
-        return graph
 
 
 # JSON-LD lines.
@@ -218,8 +206,7 @@ def _check_contexts(given: Any, number: int) -> None:
     todo = [(None, given)]
     while todo:
         key, one = todo.pop()
-        elsewhere = key == "@import" or (key == "@context" and isinstance(one, str))
-        if elsewhere:
+        if key == "@import" or (key == "@context" and isinstance(one, str)):
             msg = f"line {number:,} has its context elsewhere, at {one!r}, which is not fetched; write it into the line"
             raise InputError(msg)
         if isinstance(one, dict):
@@ -229,16 +216,14 @@ def _check_contexts(given: Any, number: int) -> None:
 
 
 def _event(line: str, number: int) -> Event:
-    graphs = Dataset()
+    event, graphs = Event({}, {}), Dataset()
     try:
         graphs.parse(data=line, format="json-ld")
     except Exception as error:  # rdflib raises whatever comes up
         msg = f"line {number:,} is no JSON-LD: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
         raise InputError(msg) from None
-    event = Event({}, {})
-    names = set()
-    for subject, predicate, value, graph in graphs.quads():
+    quads = list(graphs.quads())
+    for subject, predicate, value, _ in quads:
         event.add(subject, predicate, value)
-        names.add(graph)
     # A line is about one graph; what it says without a name has the time of its subject.
-    return event._replace(graph=next((name for name in names if name in event.times), None))
+    return event._replace(graph=next((graph for *_, graph in quads if graph in event.times), None))

@@ -1,10 +1,12 @@
-"""The text of SQL queries: read by sqlglot, its expressions by ours, its mistakes with their places."""
+"""The text of SQL queries, which sqlglot reads; and which parts of a parsed statement no rule has used."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, TypeVar
 
+from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.tokens import Token, TokenType
 
@@ -13,6 +15,7 @@ from skyband.expressions.parse import Dialect, Reader
 
 WINDOWS = "HOP(trades, ts, INTERVAL 10 MINUTES, INTERVAL 1 HOUR) or TUMBLE(trades, ts, INTERVAL 1 HOUR)"
 _BEFORE_TABLE = (TokenType.FROM, TokenType.L_PAREN, TokenType.FARROW)
+_Node = TypeVar("_Node", bound=exp.Expression)
 
 
 class SqlDialect(Dialect):
@@ -76,3 +79,58 @@ class SqlText(Reader):
                 depth -= 1
         self.tokens = [token for at, token in enumerate(tokens) if at not in dropped]
         return self.tokens
+
+
+class Used:
+    """The parts of one statement that rules have used."""
+
+    def __init__(self) -> None:
+        self._taken: set[tuple[int, str]] = set()
+        self._whole: set[int] = set()
+
+    def take(self, node: exp.Expression, key: str) -> Any:
+        """Return one argument of a node and mark it as used; the parts inside of it stay unused."""
+        self._taken.add((id(node), key))
+        return node.args.get(key)
+
+    def whole(self, node: _Node) -> _Node:
+        """Return a node and mark all of it as used."""
+        self._whole.add(id(node))
+        return node
+
+    def unused(self, node: exp.Expression) -> Iterator[tuple[str, Any]]:
+        """Yield the unused parts of a node, from the outside: the name in SQL, and (the first of) what it holds."""
+        if id(node) in self._whole:
+            return
+        for key, value in node.args.items():
+            if value is None or value is False or value in ([], ""):
+                continue
+            parts = value if isinstance(value, list) else [value]
+            if (id(node), key) not in self._taken:
+                other = _NAMES.get(key) or key.strip("_").replace("_", " ").upper()
+                yield _NAMES_IN.get((type(node), key), other), parts[0]
+                continue
+            for part in parts:
+                if isinstance(part, exp.Expression):
+                    yield from self.unused(part)
+
+
+_NAMES = {
+    "with_": "WITH", "joins": "JOIN", "group": "GROUP BY", "laterals": "LATERAL VIEW", "windows": "WINDOW",
+    "hint": "a hint", "hints": "a hint", "sort": "SORT BY", "cluster": "CLUSTER BY", "distribute": "DISTRIBUTE BY",
+    "connect": "CONNECT BY", "locks": "FOR UPDATE", "sample": "TABLESAMPLE", "pivots": "PIVOT", "alias": "an alias",
+    "kind": "SELECT AS", "match": "MATCH_RECOGNIZE", "order": "ORDER BY", "version": "a version of the table",
+    "when": "a version of the table", "ordinality": "WITH ORDINALITY", "siblings": "ORDER SIBLINGS BY",
+    "exists": "IF NOT EXISTS", "operation_modifiers": "a modifier of SELECT", "columns": "a list of new column names",
+    "spec": "a frame of rows", "expressions": "a list", "except_": "EXCEPT",
+    "db": "a name with a dot", "catalog": "a name with a dot",
+}  # fmt: skip
+_NAMES_IN = {(exp.Limit, "expressions"): "LIMIT … BY", (exp.Window, "alias"): "a named window"}
+ADVICE = {
+    "WITH TIES": "; equal scores are ranked by time, then by id, and k rows are k rows",
+    "PERCENT": "; say how many rows: LIMIT 10",
+    "LIMIT … BY": "; for the best of each group write ROW_NUMBER() OVER (PARTITION BY … ORDER BY …)",
+    "NULLS FIRST": "; rows without a score are not ranked at all",
+    "a list of new column names": "; answers carry columns under their own names",
+    "OFFSET": "; an answer begins with the best",
+}

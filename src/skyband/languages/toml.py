@@ -17,12 +17,7 @@ _BARE = re.compile(r"[^=,\[\]{}\n]+")
 
 
 def read_toml(text: str) -> dict[str, Any]:
-    """Return what a TOML text holds.
-
-    Raises
-    ------
-    InputError
-        When it is no TOML, or beyond the limits.
+    """Return what a TOML text holds; raises InputError when it is no TOML, or beyond the limits.
 
     Examples
     --------
@@ -53,11 +48,9 @@ def read_text(path: Path) -> str:
     """Return what is in a text file; raises InputError where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
-    except OSError as error:
-        msg = f"cannot read {path}: {(error.strerror or str(error)).lower()}"
-        raise InputError(msg) from None
-    except UnicodeDecodeError as error:
-        msg = f"cannot read {path}: {error}"
+    except (OSError, UnicodeDecodeError) as error:
+        why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
+        msg = f"cannot read {path}: {why}"
         raise InputError(msg) from None
 
 

@@ -123,7 +123,7 @@ class Decomposition:
             raise QueryError(problems)
         found = cls(service, _expression(part), tuple(aggregates.values()), kept, condition, _expression(combine))
         try:
-            assert found._bound
+            _ = found._bound
             if aggregates:
                 found.part.bind(pa.schema([(name, pa.float64()) for name in aggregates]), "score")
         except InputError as error:

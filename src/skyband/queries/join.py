@@ -45,7 +45,7 @@ class Join:
         With ``"AT-GAIN"``, whatever its aim: how many unspent refreshes may be kept for a later answer, where they
         will gain more.
     only_candidates
-        Whether nobody but the policy's candidates is refreshed, as in the papers. Otherwise what the policy leaves
+        Whether only the policy's candidates are refreshed, as in the papers. Otherwise what the policy leaves
         unspent goes to the rest of the window. With AT policies only their list is kept then, and not the window.
 
     Examples
@@ -71,7 +71,7 @@ class Join:
     only_candidates: bool = field(kw_only=True, default=False)
 
     def __post_init__(self) -> None:
-        if problems := [*_name_problems(self), *_number_problems(self)]:
+        if problems := _problems(self):
             raise QueryError(problems)
 
     def __repr__(self) -> str:
@@ -115,48 +115,44 @@ class Join:
         return cls(**given)
 
 
-def _name_problems(join: Join) -> list[str]:
-    problems = []
-    if not isinstance(join.service, str) or not join.service.strip():
-        problems.append(f"the join's service is {join.service!r}; give its name, such as 'followers'")
-    if join.on is not None and (not isinstance(join.on, str) or not join.on):
-        problems.append(f"the join's on is {join.on!r}; give the name of a column, or leave it out for the stream's id")
+def _problems(join: Join) -> list[str]:
+    """List what is wrong with the values of a join."""
+    column = "give the name of a column, or leave it out for the stream's id"
+    whole = "give a whole number, 0 or more"
+    most = "give how many ids may be refreshed per answer, 0 or more, or leave it out for no bound"
+    checks = (
+        ("service", isinstance(join.service, str) and join.service.strip(), "give its name, such as 'followers'"),
+        ("on", join.on is None or (isinstance(join.on, str) and join.on), column),
+        ("budget", join.budget is None or _is_whole(join.budget), most),
+        ("n", _is_whole(join.n), whole),
+        ("seed", _is_whole(join.seed), whole),
+        ("carry", _is_whole(join.carry), whole),
+        ("discover", _is_number(join.discover, most=1), "it is a share of the budget: give 0 to 1"),
+        ("distance", _is_number(join.distance), "give a number, 0 or more"),
+        ("default", join.default is None or _is_number(join.default, -math.inf), "give a number, or leave it out"),
+        ("only_candidates", isinstance(join.only_candidates, bool), "give True or False"),
+    )
+    problems = [f"the join's {name} is {getattr(join, name)!r}; {advice}" for name, good, advice in checks if not good]
     if join.policy is not None:
         try:
             find_policy(join.policy)
         except (InputError, TypeError) as error:
             problems.append(str(error))
-    return problems
-
-
-def _number_problems(join: Join) -> list[str]:
-    problems = []
-    if join.budget is not None and not _whole(join.budget):
-        problems.append(
-            f"the join's budget is {join.budget!r}; give how many ids may be refreshed per answer, 0 or more, "
-            "or leave it out for no bound"
-        )
-    for name in ("n", "seed", "carry"):
-        if not _whole(getattr(join, name)):
-            problems.append(f"the join's {name} is {getattr(join, name)!r}; give a whole number, 0 or more")
     if join.carry and join.policy not in (None, *GAINING):
         problems.append(
             f"the join's carry is {join.carry!r}, which only the policies {', '.join(GAINING)} know; leave one out"
         )
-    if not _number(join.discover) or not 0 <= join.discover <= 1:
-        problems.append(f"the join's discover is {join.discover!r}; it is a share of the budget: give 0 to 1")
-    if not _number(join.distance) or join.distance < 0:
-        problems.append(f"the join's distance is {join.distance!r}; give a number, 0 or more")
-    if join.default is not None and not _number(join.default):
-        problems.append(f"the join's default is {join.default!r}; give a number, or leave it out")
-    if not isinstance(join.only_candidates, bool):
-        problems.append(f"the join's only_candidates is {join.only_candidates!r}; give True or False")
     return problems
 
 
-def _whole(value: object) -> bool:
+def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+def _is_number(value: object, least: float = 0, most: float = math.inf) -> bool:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return least <= float(value) <= most
+    except OverflowError:  # an integer that no float holds
+        return False

@@ -1,7 +1,7 @@
-"""Scoring functions that a query of its own may have: how good an event is for one user.
+"""Scoring functions of subscriptions: how good an event is for one user.
 
-The three families of which one can tell, for a whole cell of a grid, how good anything in it may be at best. Any other
-score is an expression, as in `Query`.
+These are the three families for which the best possible score within a cell of a grid is known. Any other score is an
+expression, as in `Query`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,34 @@ Order = Literal["asc", "desc"]
 
 
 @dataclass(frozen=True)
-class WeightedSum:
+class ScoringFunction:
+    """The base of the families: without a point, values are compared with 0; without weights, all count alike."""
+
+    family: ClassVar[str]
+    order: ClassVar[Order]
+
+    def __post_init__(self) -> None:
+        for part in fields(self):
+            values = getattr(self, part.name)
+            known = values.values() if isinstance(values, Mapping) else ()
+            if not known or not all(isinstance(v, int | float) and np.isfinite(v) for v in known):
+                msg = f"{part.name} is {values!r}; give a finite number for at least one column"
+                raise QueryError(msg)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it looks at."""
+        return tuple(getattr(self, fields(self)[0].name))
+
+    def row(self, columns: tuple[str, ...]) -> tuple[FloatArray, FloatArray]:
+        """Return point and weights in the order of columns."""
+        point: Mapping[str, float] = getattr(self, "point", {})
+        weights: Mapping[str, float] = getattr(self, "weights", dict.fromkeys(point, 1.0))
+        return np.array([point.get(c, 0.0) for c in columns]), np.array([weights.get(c, 0.0) for c in columns])
+
+
+@dataclass(frozen=True)
+class WeightedSum(ScoringFunction):
     """The sum of columns, each times a weight; larger is better unless the query says otherwise.
 
     Examples
@@ -29,24 +56,12 @@ class WeightedSum:
     """
 
     weights: Mapping[str, float]
-    family: ClassVar[str] = "sum"
-    order: ClassVar[Order] = "desc"
-
-    def __post_init__(self) -> None:
-        _check("weights", self.weights)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns it looks at."""
-        return tuple(self.weights)
-
-    def row(self, columns: tuple[str, ...]) -> tuple[FloatArray, FloatArray]:
-        """Return point and weights in the order of columns."""
-        return np.zeros(len(columns)), np.array([self.weights.get(name, 0.0) for name in columns])
+    family = "sum"
+    order = "desc"
 
 
 @dataclass(frozen=True)
-class Distance:
+class Distance(ScoringFunction):
     """The Euclidean distance to a point; smaller is better unless the query says otherwise.
 
     Examples
@@ -56,25 +71,12 @@ class Distance:
     """
 
     point: Mapping[str, float]
-    family: ClassVar[str] = "distance"
-    order: ClassVar[Order] = "asc"
-
-    def __post_init__(self) -> None:
-        _check("point", self.point)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns it looks at."""
-        return tuple(self.point)
-
-    def row(self, columns: tuple[str, ...]) -> tuple[FloatArray, FloatArray]:
-        """Return point and weights in the order of columns."""
-        point = np.array([self.point.get(name, 0.0) for name in columns])
-        return point, np.array([float(name in self.point) for name in columns])
+    family = "distance"
+    order = "asc"
 
 
 @dataclass(frozen=True)
-class AttributeDistance:
+class AttributeDistance(ScoringFunction):
     """The largest of the distances to a point, column by column, each times a weight; smaller is better.
 
     Examples
@@ -85,12 +87,11 @@ class AttributeDistance:
 
     point: Mapping[str, float]
     weights: Mapping[str, float]
-    family: ClassVar[str] = "attributes"
-    order: ClassVar[Order] = "asc"
+    family = "attributes"
+    order = "asc"
 
     def __post_init__(self) -> None:
-        _check("point", self.point)
-        _check("weights", self.weights)
+        super().__post_init__()
         if set(self.point) != set(self.weights):
             msg = (
                 f"the point has {sorted(self.point)} and the weights {sorted(self.weights)}; give both for each column"
@@ -100,19 +101,9 @@ class AttributeDistance:
             msg = f"the weights of distances are {dict(self.weights)}; give none below 0"
             raise QueryError(msg)
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns it looks at."""
-        return tuple(self.point)
-
-    def row(self, columns: tuple[str, ...]) -> tuple[FloatArray, FloatArray]:
-        """Return point and weights in the order of columns."""
-        point = np.array([self.point.get(name, 0.0) for name in columns])
-        return point, np.array([self.weights.get(name, 0.0) for name in columns])
-
 
 Scoring = WeightedSum | Distance | AttributeDistance
-FAMILIES: dict[str, type[Scoring]] = {"sum": WeightedSum, "distance": Distance, "attributes": AttributeDistance}
+FAMILIES: dict[str, type[Scoring]] = {family.family: family for family in (WeightedSum, Distance, AttributeDistance)}
 
 
 def as_dict(score: Scoring | str) -> dict[str, Any] | str:
@@ -125,8 +116,7 @@ def as_dict(score: Scoring | str) -> dict[str, Any] | str:
     """
     if isinstance(score, str):
         return score
-    kind = next(name for name, family in FAMILIES.items() if isinstance(score, family))
-    return {kind: {part.name: dict(getattr(score, part.name)) for part in fields(score)}}
+    return {score.family: {part.name: dict(getattr(score, part.name)) for part in fields(score)}}
 
 
 def from_dict(given: Mapping[str, Any] | str) -> Scoring | str:
@@ -142,10 +132,3 @@ def from_dict(given: Mapping[str, Any] | str) -> Scoring | str:
         msg = f"the score {kind!r} has {', '.join(sorted(given[kind])) or 'nothing'}; it needs {' and '.join(known)}"
         raise QueryError(msg)
     return FAMILIES[kind](**given[kind])
-
-
-def _check(what: str, values: Mapping[str, float]) -> None:
-    good = all(isinstance(v, int | float) and np.isfinite(v) for v in values.values())
-    if not values or not good:
-        msg = f"{what} is {dict(values)!r}; give a finite number for at least one column"
-        raise QueryError(msg)

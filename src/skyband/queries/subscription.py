@@ -1,4 +1,4 @@
-"""What one subscriber wants to hear of: the k best events of the last while, by a score of their own."""
+"""Subscriptions: the k best events of a window that slides with every event, by a score of their own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Subscription:
     where
         SQL condition; only events for which it is true count. Thousands of subscriptions are fast where they share it.
     emit
-        ``"entries"``: tell when an event becomes one of the best; ``"changes"``: also when it leaves, and returns.
+        ``"entries"``: report when an event becomes one of the best; ``"changes"``: also when it leaves, and returns.
     since, until
         From when to when the subscription is active, in event time; from when it is added until it is removed when
         left out. It sees only events that come while it is active.
@@ -95,7 +95,7 @@ class Subscription:
 
     @cached_property
     def extent(self) -> tuple[int, bool]:
-        """How long the window is, and whether that counts events."""
+        """The length of the window, and whether it counts events."""
         return parse_extent(self.last, "last", [])
 
     @property
@@ -123,10 +123,10 @@ class Subscription:
         True
         """
         last = self.last if isinstance(self.last, int | str) else self.extent[0]
+        within = {name: list(edges) for name, edges in self.within.items()}
         given = {
-            "name": self.name, "k": self.k, "score": as_dict(self.score), "last": last,
-            "order": self.order, "within": {name: list(edges) for name, edges in self.within.items()},
-            "where": self.where, "emit": self.emit, "since": self.starts, "until": self.ends,
+            "name": self.name, "k": self.k, "score": as_dict(self.score), "last": last, "order": self.order,
+            "within": within, "where": self.where, "emit": self.emit, "since": self.starts, "until": self.ends,
         }  # fmt: skip
         return {key: value for key, value in given.items() if value is not None and value != {}}
 

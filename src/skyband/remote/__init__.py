@@ -1,6 +1,6 @@
 """Remote data that keeps changing: services, the replica, refresh policies and budgets, joins window by window.
 
-A new service is a module of `services`, a new policy a class of `policies` and a line in its registry.
+A new service is a module of `services`, a new policy a function of `policies` and a line in its registry.
 """
 
 from skyband.remote.remote import Remote

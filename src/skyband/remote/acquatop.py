@@ -26,7 +26,7 @@ Examples
 ...     policy="AT-BSM",
 ... )
 >>> influencers.arrive(["ann", "bob", "eve"], [3, 1, 2], [5, 20, 25])
->>> followers["eve"] = 70.0                                      # the remote side changes, and tells nobody
+>>> followers["eve"] = 70.0                                      # the remote side changes, and pushes nothing
 >>> answer = influencers.evaluate(30)
 >>> [(row.id, row.score, row.age) for row in answer.rows], answer.refreshes
 ([('eve', 72.0, 0)], 1)
@@ -44,7 +44,7 @@ from __future__ import annotations
 from typing import Any
 
 from skyband.errors import InputError, QueryError
-from skyband.remote.election import Election, Evaluation
+from skyband.remote.election import Election, JoinSpec
 from skyband.remote.join import RemoteJoin
 from skyband.remote.objects import FullWindow, ObjectStore, Score
 from skyband.remote.policies import Policy
@@ -79,46 +79,33 @@ def acquatop(
         The service and its replica.
     k
         How many rows an answer has.
-    n
-        How many more objects per window are kept, for changes.
     windows
         Which windows are answered, in microseconds.
     score
         The joined score of the stream's score and the remote value, as columns; monotone in both.
-    policy
-        Which ids to refresh: a name of `skyband.remote.policies.POLICIES`.
-    budget
-        How many ids may be refreshed per evaluation; None for all of the window.
     order
         ``"desc"``: larger scores are better; ``"asc"``: smaller ones.
     outside
         What to do with pushed changes of objects that are not in the list; see `skyband.remote.topkn`.
-    default
-        The remote value of ids of which nothing is known; None leaves them out until it is.
-    discover
-        The share of the budget for such ids, with AT policies.
-    seed
-        For policies that draw.
-    carry
-        How many refreshes AT-GAIN may keep for a later evaluation, where they will gain more. One evaluation then
-        refreshes up to ``budget + carry`` ids, all of them together no more than their budgets.
-    only_candidates
-        Whether nobody but the policy's candidates is refreshed, as in the papers. Then what they leave of the budget
-        is not spent, and AT policies keep the Super-MTK+N list alone.
+    n, policy, budget, default, discover, seed, carry, only_candidates
+        As for `skyband.Join`. With a `carry`, one evaluation refreshes up to ``budget + carry`` ids, all of them
+        together no more than their budgets.
     one_event
-        Whether each object is one event of its id, so that of two events at the same time the better one counts, and
-        not what an id has come to by now, where the last word counts.
+        Whether each object is one event of its id, so that of two events at the same time the better one counts.
+        Otherwise an object is what an id has come to by now, and the one that came last counts.
     """
-    election = Election(remote.replica, policy, budget, discover, seed, carry, only_candidates)
-    if election.policy.needs_filter:
-        msg = f"the policy {election.policy.name!r} is for filters; choose another one for a ranking"
-        raise InputError(msg)
     if order not in ("desc", "asc"):
         msg = f"order is {order!r}; use 'desc' where larger scores are better, 'asc' where smaller ones are"
         raise QueryError(msg)
+    election = Election(
+        remote.replica, JoinSpec(windows, score, order, k), policy, budget, discover=discover, seed=seed, carry=carry,
+        only_candidates=only_candidates,
+    )  # fmt: skip
+    if election.policy.needs_filter:
+        msg = f"the policy {election.policy.name!r} is for filters; choose another one for a ranking"
+        raise InputError(msg)
     common: dict[str, Any] = {"windows": windows, "score": score, "order": order, "one_event": one_event}
     listed = TopkN(k=k, n=n, outside=outside, **common)  # in any case: it checks k and n
     keeps_all = election.policy.whole_window or not election.only_candidates
     objects: ObjectStore = FullWindow(**common) if keeps_all else listed
-    evaluation = Evaluation(0, windows, score, order, k)
-    return RemoteJoin(remote, objects, election, evaluation, k=k, default=default, depth=k + n)
+    return RemoteJoin(remote, objects, election, k=k, default=default, depth=k + n)

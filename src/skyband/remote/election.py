@@ -34,10 +34,9 @@ _MEMORY = 0.9  # of the price, from evaluation to evaluation
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """An evaluation: its time, its windows, and what the query compares remote values with."""
+class JoinSpec:
+    """What a query asks of a join: windows, score, order and `k`, or what its filter compares remote values with."""
 
-    now: int
     windows: WindowGrid
     score: Score
     order: str = "desc"
@@ -53,26 +52,21 @@ class Election:
     ----------
     replica
         What is known of the remote side.
-    policy
-        By name.
-    budget
-        How many ids may be refreshed per evaluation; None for all of the window.
+    spec
+        What the query asks.
+    policy, budget, seed, carry, only_candidates
+        As for `skyband.Join`.
     discover
         The share of the budget for ids of which nothing is known yet, where the policy sees only ids that are in the
         list already. What the policy leaves of the budget goes to them as well, before the rest of the window.
-    seed
-        For policies that draw.
-    carry
-        How many refreshes may be kept for later evaluations, with a policy that says what a refresh gains.
-    only_candidates
-        Whether nobody but the policy's candidates is refreshed, as in the papers.
     """
 
     def __init__(
-        self, replica: Replica, policy: str | Policy, budget: int | None, discover: float, seed: int,
-        carry: int = 0, only_candidates: bool = False,
+        self, replica: Replica, spec: JoinSpec, policy: str | Policy, budget: int | None, *, discover: float = 0.0,
+        seed: int = 0, carry: int = 0, only_candidates: bool = False,
     ) -> None:  # fmt: skip
-        self.replica, self.policy = replica, find_policy(policy) if isinstance(policy, str) else policy
+        self.replica, self.spec = replica, spec
+        self.policy = find_policy(policy) if isinstance(policy, str) else policy
         if budget is not None and budget < 0:
             msg = f"the budget is {budget}; give how many ids may be refreshed per evaluation, or None for no bound"
             raise InputError(msg)
@@ -82,7 +76,7 @@ class Election:
         if carry < 0:
             msg = f"carry is {carry}; give how many unspent refreshes may be kept for later, 0 or more"
             raise InputError(msg)
-        if carry and not self.policy.gains:
+        if carry and self.policy.gain is None:
             msg = (
                 f"the policy {self.policy.name!r} does not say what a refresh gains, so it keeps none for later: "
                 f"give carry=0, or policy='AT-GAIN'"
@@ -95,7 +89,7 @@ class Election:
         self._random = np.random.default_rng(seed)
 
     def elect(
-        self, objects: Sequence[JoinedObject], unknown: Sequence[Id], window: Sequence[JoinedObject], now: Evaluation
+        self, objects: Sequence[JoinedObject], unknown: Sequence[Id], window: Sequence[JoinedObject], now: int
     ) -> list[Id]:
         """Return the remote ids to fetch: within the budget, each once, and none whose value is known as of now.
 
@@ -108,7 +102,7 @@ class Election:
         window
             Everything that is kept of the window.
         now
-            The evaluation.
+            The time of the evaluation.
         """
         remotes, candidates = self._candidates(objects, now)
         budget = self._allowance(candidates)
@@ -118,7 +112,7 @@ class Election:
         if not self.only_candidates:
             elected |= dict.fromkeys(self._oldest_first(window))
         wanted = list(elected)
-        current = self.replica.view(wanted).refreshed >= now.now
+        current = self.replica.view(wanted).refreshed >= now
         return [name for name, known in zip(wanted, current.tolist(), strict=True) if not known][:budget]
 
     def _oldest_first(self, window: Sequence[JoinedObject]) -> list[Id]:
@@ -126,25 +120,29 @@ class Election:
         remotes = list(dict.fromkeys(one.remote for one in window))
         return [remotes[place] for place in np.argsort(self.replica.view(remotes).refreshed, kind="stable").tolist()]
 
-    def may_elect(self, value: FloatArray, evaluation: Evaluation) -> BoolArray:
-        """Tell of remote values whether an id that has one can be elected at all, in whatever company."""
+    def may_elect(self, value: FloatArray) -> BoolArray:
+        """Return for each remote value whether an id that has it can be elected, whatever other objects there are."""
         able = np.full(len(value), self.budget != 0 and not self.only_candidates)
         if self.budget != 0 and self.only_candidates:
-            zero, nothing = np.zeros(len(value), np.int64), np.full(len(value), np.nan)
-            candidates = Candidates(
-                now=evaluation.now, size=evaluation.windows.size, slide=evaluation.windows.slide, k=evaluation.k,
-                place=np.arange(len(value)), time=zero, stream=nothing, score=nothing, value=value, refreshed=zero,
-                best_before=zero, interval=zero, threshold=evaluation.threshold, distance=evaluation.distance,
-            )  # fmt: skip
-            able[self.policy.proposer.propose(candidates)] = True
+            zero = np.zeros(len(value), np.int64)
+            seen = View(value, zero, zero, zero)
+            candidates = self._as_candidates(0, seen, time=zero, score=np.full(len(value), np.nan))
+            able[self.policy.propose(candidates)] = True
         return able
+
+    def _as_candidates(self, now: int, seen: View, **columns: Any) -> Candidates:
+        spec = self.spec
+        return Candidates(
+            now=now, size=spec.windows.size, slide=spec.windows.slide, k=spec.k, ascending=spec.order == "asc",
+            threshold=spec.threshold, distance=spec.distance, place=np.arange(len(seen.value)), value=seen.value,
+            refreshed=seen.refreshed, best_before=seen.best_before, interval=seen.interval, **columns,
+        )  # fmt: skip
 
     def _allowance(self, candidates: Candidates) -> int | None:
         """Return how many refreshes to make: the budget, or more or less of it where some are carried over."""
-        gains = self.policy.ranker.gain(candidates) if self._carry_over.carry else None
-        if self.budget is None or gains is None:
+        if self.budget is None or self.policy.gain is None or not self._carry_over.carry:
             return self.budget
-        return self._carry_over.spend(np.sort(gains)[::-1], self.budget)
+        return self._carry_over.spend(np.sort(self.policy.gain(candidates))[::-1], self.budget)
 
     def _kept_for(self, unknown: int, budget: int) -> int:
         """Return how much of the budget goes to unknown ids; parts of a refresh are carried over."""
@@ -153,7 +151,7 @@ class Election:
         self._credit -= kept
         return kept
 
-    def _candidates(self, objects: Sequence[JoinedObject], evaluation: Evaluation) -> tuple[list[Id], Candidates]:
+    def _candidates(self, objects: Sequence[JoinedObject], now: int) -> tuple[list[Id], Candidates]:
         """Return each remote id once, at the place of its best object, and what is known of it."""
         first: dict[Id, JoinedObject] = {}
         latest: dict[Id, int] = {}
@@ -162,29 +160,26 @@ class Election:
             latest[one.remote] = max(one.time, latest.get(one.remote, one.time))
         seen = self.replica.view(list(first))
         stream = np.array([one.stream for one in first.values()], np.float64)
-        return list(first), Candidates(
-            now=evaluation.now, size=evaluation.windows.size, slide=evaluation.windows.slide, k=evaluation.k,
-            place=np.arange(len(first)),
+        return list(first), self._as_candidates(
+            now,
+            seen,
             time=np.fromiter(latest.values(), np.int64, len(latest)),
-            stream=stream,
-            score=np.array([score_of(one.merit, evaluation.order) for one in first.values()], np.float64),
-            value=seen.value, refreshed=seen.refreshed, best_before=seen.best_before, interval=seen.interval,
-            possible_scores=self._possible_scores(evaluation, list(first), stream, seen),
-            ascending=evaluation.order == "asc", threshold=evaluation.threshold, distance=evaluation.distance,
-        )  # fmt: skip
+            score=np.array([score_of(one.merit, self.spec.order) for one in first.values()], np.float64),
+            possible_scores=self._possible_scores(list(first), stream, seen, now),
+        )
 
-    def _possible_scores(self, evaluation: Evaluation, remotes: list[Id], stream: FloatArray, seen: View) -> FloatArray:
+    def _possible_scores(self, remotes: list[Id], stream: FloatArray, seen: View, now: int) -> FloatArray:
         """Return scores that are equally likely if values have changed, a row for each; none if the policy uses none.
 
         While nothing is known of changes, a value may become like any of the others; so may one that is not known.
         """
-        if not self.policy.gains:
+        if self.policy.gain is None:
             return np.empty((0, 1))
         usual, width = (np.nanmean(seen.value), np.nanstd(seen.value)) if seen.known.any() else (0.0, 0.0)
-        expected, spread = self.replica.drift(remotes, evaluation.now)
+        expected, spread = self.replica.drift(remotes, now)
         centre = np.where(np.isnan(expected), np.where(seen.known, seen.value, usual), expected)
         values = centre[:, None] + np.where(np.isnan(spread), width, spread)[:, None] * QUANTILES
-        scores = np.asarray(evaluation.score(np.repeat(stream, len(QUANTILES)), values.ravel()), np.float64)
+        scores = np.asarray(self.spec.score(np.repeat(stream, len(QUANTILES)), values.ravel()), np.float64)
         return scores.reshape(values.shape)
 
     def state(self) -> dict[str, Any]:
@@ -206,11 +201,6 @@ class CarryOver:
     over any number of evaluations no more is spent than their budgets and what was carried over before; one evaluation
     never spends more than the budget and `carry`.
 
-    Parameters
-    ----------
-    carry
-        How many may be carried over.
-
     Examples
     --------
     >>> kept = CarryOver(carry=2)
@@ -230,12 +220,8 @@ class CarryOver:
     def spend(self, gains: FloatArray, budget: int) -> int:
         """Return how many refreshes to make now.
 
-        Parameters
-        ----------
-        gains
-            Of the objects that could be refreshed, the largest first.
-        budget
-            What this evaluation adds to what was carried over.
+        `gains` are those of the objects that could be refreshed, the largest first; `budget` is what this evaluation
+        adds to what was carried over.
         """
         allowance = budget + self.saved
         if len(gains) and budget:

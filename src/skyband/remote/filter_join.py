@@ -3,8 +3,8 @@
 Paper → code (FILTER):
 
 - section 3.1, the join and its filter → `filter_join`, with `RemoteJoin`
-- algorithms 1 and 2, the policies → `skyband.remote.policies.rankers.FilterUpdate`,
-  `skyband.remote.policies.base.Near`
+- algorithms 1 and 2, the policies → `skyband.remote.policies.rankers.filter_update`,
+  `skyband.remote.policies.base.near`
 - algorithm 1, lines 6-9, the refresh → `Remote.refresh`
 
 Guarantees: as `skyband.remote.acquatop`; all objects of the window are kept, whatever the policy.
@@ -37,7 +37,7 @@ from typing import Any
 
 from skyband.errors import InputError, QueryError
 from skyband.order import FloatArray
-from skyband.remote.election import Election, Evaluation
+from skyband.remote.election import Election, JoinSpec
 from skyband.remote.join import RemoteJoin
 from skyband.remote.objects import FullWindow, Score
 from skyband.remote.policies import Policy
@@ -77,12 +77,10 @@ def filter_join(
         ``">"``, ``">="``, ``"<"`` or ``"<="``.
     threshold
         What remote values are compared with.
-    budget, default, seed, only_candidates, one_event
+    policy, budget, distance, default, seed, only_candidates
+        As for `skyband.Join`; policies that look at the list of a ranking are refused. `distance` is the paper's FDT.
+    one_event
         As for `skyband.remote.acquatop.acquatop`.
-    policy
-        A name of `skyband.remote.policies.POLICIES`; those that look at the list of a ranking are refused.
-    distance
-        How near to the threshold a value must be for the `.F` policies (the paper's FDT).
     k, score, order
         For an answer that is not a set but ranks the best `k` of those that pass: how many, by which joined score (the
         remote value where it is left out), and whether larger ones are better (``"desc"``) or smaller ones
@@ -93,18 +91,18 @@ def filter_join(
     if condition not in _CONDITIONS or math.isnan(threshold):
         msg = f"the filter is ?x {condition} {threshold}; compare with a number, by '<', '<=', '>' or '>='"
         raise QueryError(msg)
-    election = Election(remote.replica, policy, budget, 0.0, seed, only_candidates=only_candidates)
+    spec = JoinSpec(windows, _value, order, threshold=threshold, distance=distance)
+    election = Election(remote.replica, spec, policy, budget, seed=seed, only_candidates=only_candidates)
     if not election.policy.whole_window:
         msg = f"the policy {election.policy.name!r} is for rankings, which have a list; choose another one"
         raise InputError(msg)
     objects = FullWindow(windows=windows, score=score or _value, order=order, one_event=one_event)
-    evaluation = Evaluation(0, windows, _value, order, threshold=threshold, distance=distance)
     compare = _CONDITIONS[condition]
 
     def passes(value: Any) -> Any:
         return compare(value, threshold)
 
-    return RemoteJoin(remote, objects, election, evaluation, k=k, condition=passes, default=default, max_rows=max_rows)
+    return RemoteJoin(remote, objects, election, k=k, condition=passes, default=default, max_rows=max_rows)
 
 
 def _value(stream: FloatArray, value: FloatArray) -> FloatArray:  # noqa: ARG001 - a set has no score but the value

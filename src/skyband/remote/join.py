@@ -9,13 +9,13 @@ Paper → code (AcquaTop, figure 8 and algorithm 5):
 This is the framework of Figure 8 of AcquaTop, for rankings (made by `skyband.remote.acquatop`) and filters
 (`skyband.remote.filter_join`). In one evaluation: the window's objects are there, scored with the replica's values; the
 policy elects ids; they are fetched; replica and objects are updated; the answer goes out; the window is left behind. So
-a refresh counts for the answer of the same window. A service that is slow, fails or lies makes answers stale, and they
-say so.
+a refresh counts for the answer of the same window. A service that is slow, fails or returns garbage makes
+answers stale, and they say so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,11 +25,10 @@ import pyarrow as pa
 
 from skyband.errors import InputError
 from skyband.order import NEVER, BoolArray, FloatArray
-from skyband.remote.election import Election, Evaluation
-from skyband.remote.objects import Arrivals, Ids, JoinedObject, ObjectStore, is_number, score_of
+from skyband.remote.election import Election
+from skyband.remote.objects import Arrivals, Ids, JoinedObject, ObjectStore, Rank, is_number, score_of
 from skyband.remote.remote import Refreshed, Remote
-from skyband.remote.services import Traffic
-from skyband.remote.services.base import Id
+from skyband.remote.services.base import Id, State
 
 STALE = "remote values are stale or not known"
 UNSEEN = "remote values of other objects may be stale"
@@ -42,8 +41,7 @@ Condition = Callable[[Any], Any]
 class JoinedRow:
     """One row of an answer: `stream` and `value` are its two sides. Rows of a set have no rank.
 
-    `age` says how old the remote value is, in microseconds, -1 where it is a default; `bound`, that the score is only
-    the least that it can be.
+    `age` says how old the remote value is, in microseconds, -1 where it is a default.
     """
 
     rank: int | None
@@ -53,33 +51,17 @@ class JoinedRow:
     stream: float
     value: float
     age: int
-    bound: bool = False
 
 
 @dataclass(frozen=True)
 class JoinedAnswer:
     """The answer of one window, and how far it can be trusted.
 
-    Parameters
-    ----------
-    start, end
-        Of the window.
-    rows
-        The best first; those of a set in order of their ids, without ranks.
-    refreshes
-        Ids whose remote value came for this answer, changed or not; never more than the budget.
-    failures
-        Ids that were asked for in vain.
-    stale
-        Rows whose remote value is older than this answer.
-    unknown
-        Objects of the window of whose remote value nothing is known yet.
-    exact
-        Whether nothing can be missing or wrong: all objects of the window were refreshed for this answer.
-    traffic
-        What was asked.
-    cut
-        How many more rows a set has than an answer may have; they are left out.
+    `rows` come best first; those of a set in order of their ids. `refreshes` counts the ids whose remote value came for
+    this answer, changed or not, and `failures` those for which none came. `stale` counts the rows whose remote value is
+    older than this answer, `unknown` the objects of the window whose remote value was never fetched. An answer is
+    `exact` if nothing can be missing or wrong: all objects of the window were refreshed for it. `cut` is how many rows
+    of a set are left out because an answer may not have more.
     """
 
     start: int
@@ -90,7 +72,6 @@ class JoinedAnswer:
     stale: int
     unknown: int
     exact: bool
-    traffic: Traffic
     cut: int = 0
 
     @property
@@ -107,11 +88,6 @@ class JoinedAnswer:
         """The ids of the rows."""
         return [row.id for row in self.rows]
 
-    @property
-    def oldest(self) -> int:
-        """The age of the oldest remote value among the rows, in microseconds."""
-        return max((row.age for row in self.rows), default=0)
-
 
 class RemoteJoin:
     """A stream joined with a service: objects come in, windows are answered in order.
@@ -123,11 +99,9 @@ class RemoteJoin:
     remote
         The service and its replica; other joins may share it.
     objects
-        Where the objects of the coming windows are kept.
+        Keeps the objects of the coming windows.
     election
-        Spends the budget.
-    evaluation
-        What stays the same in every evaluation.
+        Elects the ids to refresh, within the budget.
     k
         How many rows an answer has; None for a set.
     condition
@@ -142,23 +116,16 @@ class RemoteJoin:
     """
 
     def __init__(
-        self, remote: Remote, objects: ObjectStore, election: Election, evaluation: Evaluation, *, k: int | None,
+        self, remote: Remote, objects: ObjectStore, election: Election, *, k: int | None,
         condition: Condition | None = None, default: float | None = None, depth: int = 0, max_rows: int | None = None,
     ) -> None:  # fmt: skip
         self.remote, self.objects, self.election = remote, objects, election
-        self.windows, self.k, self.condition, self.max_rows = evaluation.windows, k, condition, max_rows
-        self._evaluation, self._depth = evaluation, depth
-        self._default = np.nan if default is None else default
+        self.windows, self.k, self.condition, self.max_rows = objects.windows, k, condition, max_rows
+        self._depth, self._default = depth, np.nan if default is None else default
         self._waiting: dict[Id, JoinedObject] = {}  # objects without a remote value, which a list has no place for
         self._forgot_to = NEVER  # the last window of those for which there was no room either
 
-    def arrive(
-        self,
-        ids: Ids,
-        stream: npt.ArrayLike,
-        times: npt.ArrayLike,
-        remote: Ids | None = None,
-    ) -> None:
+    def arrive(self, ids: Ids, stream: npt.ArrayLike, times: npt.ArrayLike, remote: Ids | None = None) -> None:
         """Take in objects of the stream.
 
         Parameters
@@ -173,7 +140,7 @@ class RemoteJoin:
         remote
             The ids on the remote side; the same as `ids` where it is left out. Many objects may share one.
         """
-        arrivals = Arrivals.of(ids, stream, times, (), remote)
+        arrivals = Arrivals.of(ids, stream, times, remote=remote)
         if not len(arrivals.id) == len(arrivals.stream) == len(arrivals.time) == len(arrivals.remote):
             msg = (
                 f"the columns have {len(arrivals.id)} ids, {len(arrivals.stream)} scores, {len(arrivals.time)} times "
@@ -183,8 +150,7 @@ class RemoteJoin:
         self._take(arrivals)
 
     def _take(self, arrivals: Arrivals) -> None:
-        value = self._values(arrivals.remote)
-        arrivals = Arrivals(arrivals.id, arrivals.stream, arrivals.time, value, arrivals.remote)
+        arrivals = replace(arrivals, value=self._values(arrivals.remote))
         if not self.objects.whole:
             arrivals = self._wait(arrivals)
         self.objects.arrive(arrivals)
@@ -207,15 +173,7 @@ class RemoteJoin:
         return np.where(seen.never, self._default, seen.value)
 
     def push_changes(self, values: Mapping[Id, float | None], at: int) -> None:
-        """Take in changes that the remote side pushes; they cost no budget.
-
-        Parameters
-        ----------
-        values
-            By remote id; None where there is none any more.
-        at
-            Since when they are true.
-        """
+        """Take in changes that the remote side pushes, as `Remote.push_changes`; they cost no budget."""
         self.learn(self.remote.push_changes(values, at))
 
     def evaluate(self, end: int, now: int | None = None) -> JoinedAnswer:
@@ -244,7 +202,7 @@ class RemoteJoin:
         missing = self.remote.gateway.known_missing([*(one.remote for one in held), *unknown])
         listed, held = ([one for one in objects if one.remote not in missing] for objects in (listed, held))
         unknown = [name for name in unknown if name not in missing]
-        return self.election.elect(listed, unknown, held, replace(self._evaluation, now=now))
+        return self.election.elect(listed, unknown, held, now)
 
     def conclude(self, end: int, now: int, refreshed: Refreshed) -> JoinedAnswer:
         """End it with what was refreshed: return the answer, and leave the window behind."""
@@ -255,18 +213,14 @@ class RemoteJoin:
         return answer
 
     def skip(self, end: int) -> None:
-        """Leave a window behind that nobody wants an answer of."""
+        """Leave a window behind without an answer."""
         window = self.windows.ending(end)
         self._leave_behind(window)
         self.objects.go_to(window)
         self.objects.go_to(window + 1)
 
-    def may_ask(self, value: FloatArray) -> BoolArray:
-        """Tell of remote values whether an id that has one may be refreshed for an answer."""
-        return self.election.may_elect(value, self._evaluation)
-
     def admits(self, value: FloatArray) -> BoolArray:
-        """Tell of remote values whether an object that has one may be in an answer."""
+        """Return for each remote value whether an object that has it may be in an answer."""
         return ~np.isnan(value) if self.condition is None else np.asarray(self.condition(value), bool)
 
     def ids(self) -> list[Id]:
@@ -274,25 +228,17 @@ class RemoteJoin:
         return [one.id for one in (*self.objects.held(), *self._waiting.values())]
 
     def _catch_up(self) -> None:
-        """Bring objects up to date with what the replica learnt from others who share it."""
+        """Bring objects up to date with what the replica learnt from other queries that share it."""
         held = [*self.objects.held(), *self._waiting.values()]
         known, values = np.array([one.value for one in held]), self._values([one.remote for one in held])
         differ = np.flatnonzero((known != values) & ~(np.isnan(known) & np.isnan(values)))
         self.learn({held[row].remote: float(values[row]) for row in differ.tolist()})
 
     def learn(self, changed: dict[Id, float]) -> None:
-        """Update the objects with what the replica has learnt; those that waited for a value arrive now.
-
-        Parameters
-        ----------
-        changed
-            New values by remote id, NaN where there is none any more. Objects that are not in the list count too.
-        """
+        """Update the objects with new values by remote id, NaN where there is none; those that waited arrive now."""
         found = [one for one in self._waiting.values() if not np.isnan(changed.get(one.remote, np.nan))]
         if found:  # first: their scores are known, those of other objects outside the list are only bounded
-            columns = zip(*((one.id, one.stream, one.time, one.remote) for one in found), strict=True)
-            names, stream, times, remotes = (list(column) for column in columns)
-            self._take(Arrivals.of(names, stream, times, np.full(len(names), np.nan), remotes))
+            self._take(_arrivals(_columns(found)))
         if changed:
             self.objects.change(changed)
 
@@ -301,19 +247,19 @@ class RemoteJoin:
         lacking = [*(one for one in held if np.isnan(one.value)), *self._waiting.values()]
         if not lacking:
             return []
-        waiting = sorted(lacking, key=lambda one: (self._worth(one), -one.time, one.id))
-        remotes = list(dict.fromkeys(one.remote for one in waiting))
+        remotes = list(dict.fromkeys(one.remote for one in sorted(lacking, key=self._promise)))
         never = self.remote.replica.view(remotes).never
         return [remotes[place] for place in np.argsort(~never, kind="stable").tolist()]
 
-    def _worth(self, one: JoinedObject) -> float:
-        return -one.stream if self._evaluation.order == "desc" else one.stream
+    def _promise(self, one: JoinedObject) -> Rank:
+        """Return the place of an object by the stream's side alone; smaller is better."""
+        return -one.stream if self.objects.order == "desc" else one.stream, -one.time, one.id
 
     def _leave_behind(self, window: int) -> None:
         kept = [one for one in self._waiting.values() if one.end >= window]
         most = 10 * self._depth + 1_000
         if len(kept) > most:
-            kept = sorted(kept, key=lambda one: (self._worth(one), -one.time, one.id))
+            kept.sort(key=self._promise)
             self._forgot_to = max(self._forgot_to, *(one.end for one in kept[most:]))
             kept = kept[:most]
         self._waiting = {one.id: one for one in kept}
@@ -323,18 +269,10 @@ class RemoteJoin:
         whole = self._chosen(held)
         chosen = whole[: self.max_rows]
         ages = self.remote.replica.view([one.remote for one in chosen]).age(now).tolist()
+        ranks = [None] * len(chosen) if self.k is None else range(1, len(chosen) + 1)
         rows = [
-            JoinedRow(
-                rank if self.k is not None else None,
-                one.id,
-                score_of(one.merit, self._evaluation.order),
-                one.time,
-                one.stream,
-                one.value,
-                age,
-                one.bound,
-            )
-            for rank, (one, age) in enumerate(zip(chosen, ages, strict=True), 1)
+            JoinedRow(rank, one.id, score_of(one.merit, self.objects.order), one.time, one.stream, one.value, age)
+            for rank, one, age in zip(ranks, chosen, ages, strict=True)
         ]
         seen = self.remote.replica.view([one.remote for one in held])
         waiting = self.remote.replica.view([one.remote for one in self._waiting.values()])
@@ -344,7 +282,7 @@ class RemoteJoin:
             refreshes=len(refreshed.answered), failures=len(refreshed.failed),
             stale=sum(row.age != 0 for row in rows), unknown=int(waiting.never.sum() + seen.never.sum()),
             exact=fresh and self.objects.complete and window > self._forgot_to and len(chosen) == len(whole),
-            traffic=refreshed.traffic, cut=len(whole) - len(chosen),
+            cut=len(whole) - len(chosen),
         )  # fmt: skip
 
     def _chosen(self, held: list[JoinedObject]) -> list[JoinedObject]:
@@ -357,24 +295,30 @@ class RemoteJoin:
 
     # Snapshots.
 
-    def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+    def state(self) -> State:
         """Return everything but the replica, which may be shared, as plain values and tables."""
         meta, tables = self.objects.state()
-        waiting = list(self._waiting.values())
-        columns = {name: [getattr(one, name) for one in waiting] for name in ("id", "stream", "time", "remote")}
+        inner = {f"objects/{name}": table for name, table in tables.items()}
         return (
             {"objects": meta, "election": self.election.state(), "forgot_to": self._forgot_to},
-            {f"objects/{name}": table for name, table in tables.items()} | {"waiting": pa.table(columns)},
+            inner | {"waiting": pa.table(_columns(self._waiting.values()))},
         )
 
-    def load(self, state: tuple[dict[str, Any], dict[str, pa.Table]]) -> None:
+    def load(self, state: State) -> None:
         """Take over what `state` returned, with the same parameters, and the replica of that time, as before."""
         meta, tables = state
         inner = {name.removeprefix("objects/"): table for name, table in tables.items() if name.startswith("objects/")}
         self.objects.load((meta["objects"], inner))
         self.election.load(meta["election"])
         self._forgot_to = meta["forgot_to"]
-        columns = tables["waiting"].to_pydict()
-        nothing = np.full(len(columns["id"]), np.nan)
-        part = Arrivals.of(columns["id"], columns["stream"], columns["time"], nothing, columns["remote"])
-        self._waiting = {one.id: one for one in part.objects(nothing, self.windows)}
+        waiting = _arrivals(tables["waiting"].to_pydict())
+        self._waiting = {one.id: one for one in waiting.objects(waiting.value, self.windows)}
+
+
+def _columns(objects: Iterable[JoinedObject]) -> dict[str, list[Any]]:
+    """Return what the stream said of objects without a remote value."""
+    return {name: [getattr(one, name) for one in objects] for name in ("id", "stream", "time", "remote")}
+
+
+def _arrivals(columns: dict[str, list[Any]]) -> Arrivals:
+    return Arrivals.of(columns["id"], columns["stream"], columns["time"], remote=columns["remote"])

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from skyband.errors import QueryError
 from skyband.order import FloatArray, IntArray, best_first, merit_of
-from skyband.remote.services.base import Id
+from skyband.remote.services.base import Id, State
 from skyband.windows import WindowGrid
 
 Ids = Iterable[Id] | npt.NDArray[Any]
@@ -54,13 +54,8 @@ class JoinedObject:
     def replaces(self, other: JoinedObject, order: str | None) -> bool:
         """Tell whether this takes the place of another object of the same id, which came before.
 
-        Parameters
-        ----------
-        other
-            The other object.
-        order
-            Where an object is one event: that of scores, by which one of two events at the same time counts, in
-            whatever order they come. None: it is what is known of the id by now, so that the last word counts.
+        Of two objects at the same time the one that came last counts. Where an object is one event, the better one by
+        the `order` of scores counts instead, so that it does not matter in which order they come.
         """
         if order is None:
             return self.time >= other.time
@@ -85,17 +80,17 @@ class Arrivals:
         ids: Ids,
         stream: npt.ArrayLike,
         time: npt.ArrayLike,
-        value: npt.ArrayLike,
+        value: npt.ArrayLike | None = None,
         remote: Ids | None = None,
     ) -> Arrivals:
         """Make columns of whatever is given; an object is its own remote id where no other is named."""
-        names = plain_ids(ids)
+        names = _plain(ids)
         return cls(
             names,
             np.asarray(stream, np.float64),
             np.asarray(time, np.int64),
-            np.asarray(value, np.float64),
-            names if remote is None else plain_ids(remote),
+            np.full(len(names), np.nan) if value is None else np.asarray(value, np.float64),
+            names if remote is None else _plain(remote),
         )
 
     def __len__(self) -> int:
@@ -119,7 +114,7 @@ class Arrivals:
     def changed(self, values: dict[Id, float]) -> Arrivals:
         """Return the same events with other remote values, by remote id."""
         value = [values.get(remote, old) for remote, old in zip(self.remote, self.value.tolist(), strict=True)]
-        return Arrivals(self.id, self.stream, self.time, np.array(value, np.float64), self.remote)
+        return replace(self, value=np.array(value, np.float64))
 
     def objects(self, merit: FloatArray, windows: WindowGrid, rows: IntArray | None = None) -> Iterator[JoinedObject]:
         """Yield rows as objects."""
@@ -130,18 +125,13 @@ class Arrivals:
 
     def as_table(self) -> pa.Table:
         """Return the columns as a table, for snapshots."""
-        columns = {"id": self.id, "stream": self.stream, "time": self.time, "value": self.value, "remote": self.remote}
-        return pa.table({name: pa.array(column) for name, column in columns.items()})
+        return pa.table({field.name: pa.array(getattr(self, field.name)) for field in fields(self)})
 
     @classmethod
     def from_table(cls, table: pa.Table) -> Arrivals:
         """Make them again."""
         columns = table.to_pydict()
-        return cls.of(*(columns[name] for name in ("id", "stream", "time", "value", "remote")))
-
-    def joined(self, score: Score, order: str) -> FloatArray:
-        """Return the merits; NaN where there is no remote value."""
-        return merits(score, order, self.stream, self.value)
+        return cls.of(*(columns[field.name] for field in fields(cls)))
 
 
 class ObjectStore(ABC):
@@ -156,8 +146,7 @@ class ObjectStore(ABC):
     order
         ``"desc"``: larger scores are better; ``"asc"``: smaller ones.
     one_event
-        Whether each object is one event of its id, so that of two events at the same time the better one counts, and
-        not what an id has come to by now, where the last word counts.
+        Whether each object is one event of its id; see `JoinedObject.replaces`.
     """
 
     whole: ClassVar[bool]
@@ -168,6 +157,7 @@ class ObjectStore(ABC):
         self.score, self.order, self.event_order = score, order, order if one_event else None
         self.current: int | None = None
         self.late = self.rejected = 0
+        self._by_id: dict[Id, JoinedObject] = {}  # what is kept
         self._ahead: list[Arrivals] = []  # events of later windows only, which would replace those of the current one
 
     @property
@@ -180,7 +170,7 @@ class ObjectStore(ABC):
         good = ~np.isnan(arrivals.stream)
         if not good.all():
             self.rejected += int((~good).sum())
-            self._take_away(arrivals[np.flatnonzero(~good)])
+            self._drop_older(arrivals[np.flatnonzero(~good)])
             arrivals = arrivals[np.flatnonzero(good)]
         if not len(arrivals):
             return
@@ -194,9 +184,16 @@ class ObjectStore(ABC):
         now = arrivals[np.flatnonzero(~late & ~ahead)]
         self._take(now[now.latest()])
 
+    def _drop_older(self, arrivals: Arrivals) -> None:
+        """Drop the objects of the same ids that are not newer than these events."""
+        kept = self._by_id
+        pairs = zip(arrivals.id, arrivals.time.tolist(), strict=True)
+        if gone := {name for name, time in pairs if name in kept and time >= kept[name].time}:
+            self._drop(gone)
+
     @abstractmethod
-    def _take_away(self, arrivals: Arrivals) -> None:
-        """Drop the objects of events without a score, which are not older."""
+    def _drop(self, names: Collection[Id]) -> None:
+        """Drop objects that are kept."""
 
     @abstractmethod
     def _take(self, arrivals: Arrivals) -> None:
@@ -210,6 +207,16 @@ class ObjectStore(ABC):
     @abstractmethod
     def _change(self, values: dict[Id, float]) -> None:
         """Take in changed remote values of the objects that are kept."""
+
+    def _merits(self, stream: FloatArray, value: FloatArray) -> FloatArray:
+        """Return the joined scores, turned so that larger is better; NaN where there is no remote value."""
+        return merit_of(np.asarray(self.score(stream, value), np.float64), self.order) if len(stream) else np.empty(0)
+
+    def _rescored(self, objects: Sequence[JoinedObject], values: dict[Id, float]) -> list[tuple[float, float]]:
+        """Return the new remote value of each object, and its new merit."""
+        stream = np.array([one.stream for one in objects], np.float64)
+        value = np.array([values[one.remote] for one in objects], np.float64)
+        return list(zip(value.tolist(), self._merits(stream, value).tolist(), strict=True))
 
     @abstractmethod
     def held(self) -> list[JoinedObject]:
@@ -238,12 +245,12 @@ class ObjectStore(ABC):
     def _leave(self, window: int) -> None:
         """Drop what only windows before this one have."""
 
-    def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+    def state(self) -> State:
         """Return everything as plain values and tables, detached from the live state."""
         tables = {"ahead": pa.concat_tables([part.as_table() for part in self._ahead])} if self._ahead else {}
         return {"current": self.current, "counts": [self.late, self.rejected]}, tables
 
-    def load(self, state: tuple[dict[str, Any], dict[str, pa.Table]]) -> None:
+    def load(self, state: State) -> None:
         """Take over what `state` returned, with the same parameters as before."""
         meta, tables = state
         self.current, (self.late, self.rejected, *_) = meta["current"], meta["counts"]
@@ -273,50 +280,43 @@ class FullWindow(ObjectStore):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._objects: dict[Id, JoinedObject] = {}
         self._of: dict[Id, set[Id]] = {}  # by remote id
         self._leaving: dict[int, list[Id]] = {}
         self._ranked: list[JoinedObject] | None = None  # until something changes
 
-    def _take_away(self, arrivals: Arrivals) -> None:
-        for name, time in zip(arrivals.id, arrivals.time.tolist(), strict=True):
-            if name in self._objects and time >= self._objects[name].time:
-                self._drop(name)
-                self._ranked = None
-
     def _take(self, arrivals: Arrivals) -> None:
-        merit = arrivals.joined(self.score, self.order)
+        merit = self._merits(arrivals.stream, arrivals.value)
         self._ranked = None
         for one in arrivals.objects(merit, self.windows):
-            if one.id not in self._objects or one.replaces(self._objects[one.id], self.event_order):
+            before = self._by_id.get(one.id)
+            if before is None or one.replaces(before, self.event_order):
                 self._put(one)
 
     def _put(self, one: JoinedObject) -> None:
-        self._drop(one.id)
-        self._objects[one.id] = one
+        if one.id in self._by_id:
+            self._drop((one.id,))
+        self._by_id[one.id] = one
         self._of.setdefault(one.remote, set()).add(one.id)
         self._leaving.setdefault(one.end, []).append(one.id)
 
-    def _drop(self, name: Id) -> None:
-        one = self._objects.pop(name, None)
-        if one is not None:
-            self._of[one.remote].discard(name)
-            if not self._of[one.remote]:
-                del self._of[one.remote]
+    def _drop(self, names: Collection[Id]) -> None:
+        self._ranked = None
+        for name in names:
+            remote = self._by_id.pop(name).remote
+            self._of[remote].discard(name)
+            if not self._of[remote]:
+                del self._of[remote]
 
     def _change(self, values: dict[Id, float]) -> None:
-        changed = [self._objects[name] for remote in values for name in self._of.get(remote, ())]
-        stream = np.array([one.stream for one in changed], np.float64)
-        value = np.array([values[one.remote] for one in changed], np.float64)
-        fresh = merits(self.score, self.order, stream, value)
+        changed = [self._by_id[name] for remote in values for name in self._of.get(remote, ())]
         self._ranked = None if changed else self._ranked
-        for one, new, merit in zip(changed, value.tolist(), fresh.tolist(), strict=True):
-            one.value, one.merit = new, merit
+        for one, fresh in zip(changed, self._rescored(changed, values), strict=True):
+            one.value, one.merit = fresh
 
     def held(self) -> list[JoinedObject]:
         """Return the objects of the current window, the best first; those without a remote value come last."""
         if self._ranked is None:
-            self._ranked = best_first_of(list(self._objects.values()))
+            self._ranked = _best_first(list(self._by_id.values()))
         return self._ranked
 
     def listed(self, depth: int) -> list[JoinedObject]:
@@ -338,31 +338,25 @@ class FullWindow(ObjectStore):
 
     def _leave(self, window: int) -> None:
         for end in [end for end in self._leaving if end < window]:
-            for name in self._leaving.pop(end):
-                if name in self._objects and self._objects[name].end < window:
-                    self._drop(name)
-        self._ranked = None
+            self._drop(
+                {name for name in self._leaving.pop(end) if name in self._by_id and self._by_id[name].end < window}
+            )
 
-    def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+    def state(self) -> State:
         """Return everything as plain values and tables, detached from the live state."""
         meta, tables = super().state()
-        return meta, {"objects": as_table(list(self._objects.values())), **tables}
+        return meta, {"objects": as_table(list(self._by_id.values())), **tables}
 
-    def load(self, state: tuple[dict[str, Any], dict[str, pa.Table]]) -> None:
+    def load(self, state: State) -> None:
         """Take over what `state` returned, with the same parameters as before."""
         super().load(state)
         for one in as_objects(state[1]["objects"]):
             self._put(one)
 
 
-def plain_ids(ids: Ids) -> list[Id]:
+def _plain(ids: Ids) -> list[Id]:
     """Return ids as plain Python values, which every service and every index understands."""
     return ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
-
-
-def merits(score: Score, order: str, stream: FloatArray, value: FloatArray) -> FloatArray:
-    """Return the joined scores, turned so that larger is better."""
-    return merit_of(np.asarray(score(stream, value), np.float64), order) if len(stream) else np.empty(0)
 
 
 def score_of(merit: float, order: str) -> float:
@@ -370,7 +364,7 @@ def score_of(merit: float, order: str) -> float:
     return merit if order == "desc" else 0.0 - merit
 
 
-def best_first_of(objects: Sequence[JoinedObject]) -> list[JoinedObject]:
+def _best_first(objects: Sequence[JoinedObject]) -> list[JoinedObject]:
     """Return objects in the one total order; those without a merit come last, the latest first."""
     merit = np.array([one.merit for one in objects], np.float64)
     time = np.array([one.time for one in objects], np.int64)

@@ -12,20 +12,18 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from skyband.errors import InputError
 from skyband.remote.replica import Replica
 from skyband.remote.services import Gateway, Limits, Service, Traffic
-from skyband.remote.services.base import Id
+from skyband.remote.services.base import Id, State
 from skyband.times import microseconds_of
-
-State = tuple[dict[str, Any], dict[str, pa.Table]]
 
 
 @dataclass(frozen=True)
@@ -36,15 +34,14 @@ class Refreshed:
     changed or not; those that `failed` were not.
     """
 
-    changed: dict[Id, float] = field(default_factory=dict)
-    answered: Collection[Id] = ()
-    failed: Collection[Id] = ()
-    traffic: Traffic = field(default_factory=Traffic)
+    changed: dict[Id, float]
+    answered: Collection[Id]
+    failed: Collection[Id]
 
     def of(self, elected: Collection[Id]) -> Refreshed:
         """Return the part that belongs to one query, which had elected some of the ids."""
         mine = set(elected)
-        return Refreshed(self.changed, mine.intersection(self.answered), mine.intersection(self.failed), self.traffic)
+        return Refreshed(self.changed, mine.intersection(self.answered), mine.intersection(self.failed))
 
 
 class Remote:
@@ -99,7 +96,8 @@ class Remote:
 
     def __reduce__(self) -> Any:
         """Pickle everything but the threads and the state of the gateway."""
-        return _unpickled, (self.gateway.service, self.gateway.limits, self.replica, self.shared_budget.budget)
+        again = partial(Remote, limits=self.gateway.limits, known=self.replica, budget=self.shared_budget.budget)
+        return again, (self.gateway.service,)
 
     @property
     def traffic(self) -> Traffic:
@@ -114,24 +112,15 @@ class Remote:
     def refresh(self, elected: Mapping[str, Sequence[Id]], now: int) -> Refreshed:
         """Fetch ids that queries have elected, each once and within the shared budget, and update the replica.
 
-        Parameters
-        ----------
-        elected
-            By query: the ids that it has elected, the most urgent first.
-        now
-            The time of the evaluation.
+        `elected` has the ids of each query, the most urgent first. A query needs those past their best-before time.
         """
-        fetched = self.gateway.fetch(self.split(elected, now), at=now)
+        need = {query: int((self.replica.view(ids).best_before <= now).sum()) for query, ids in elected.items()}
+        fetched = self.gateway.fetch(self.shared_budget.split(elected, need), at=now)
         changed: dict[Id, float] = {}
         for name, (value, at) in fetched.late.items():
             changed |= self.push_changes({name: value}, at)
         changed |= self.push_changes(fetched.values, now)
-        return Refreshed(changed, fetched.values.keys(), fetched.failed, fetched.traffic)
-
-    def split(self, elected: Mapping[str, Sequence[Id]], now: int) -> list[Id]:
-        """Return the ids to fetch for several queries; the need of a query are its ids past their best-before time."""
-        need = {query: int((self.replica.view(ids).best_before <= now).sum()) for query, ids in elected.items()}
-        return self.shared_budget.split(elected, need)
+        return Refreshed(changed, fetched.values.keys(), fetched.failed)
 
     def push_changes(self, values: Mapping[Id, float | None], at: int) -> dict[Id, float]:
         """Put values into the replica, fetched or pushed by the remote side; return those that have changed.
@@ -166,10 +155,6 @@ class Remote:
         return other
 
 
-def _unpickled(service: Any, limits: Limits, replica: Replica, budget: int | None) -> Remote:
-    return Remote(service, limits=limits, known=replica, budget=budget)
-
-
 def as_remotes(services: Mapping[str, Any] | None) -> dict[str, Remote]:
     """Return services by name, each as a `Remote`.
 
@@ -192,20 +177,15 @@ def as_remotes(services: Mapping[str, Any] | None) -> dict[str, Remote]:
 
 
 class SharedBudget:
-    """Splits one refresh budget among queries, by need.
+    """Splits one refresh budget among queries, by need. A budget of None is no bound.
 
     At every moment each query is credited with a part of the budget, in proportion to its need: how many of the ids
     that it wants have probably changed since they were refreshed, and one more. Each refresh goes to the query with
-    the most credit, for its most urgent id that nobody has taken yet, and costs it one; whoever else wants that id
-    gets it for nothing.
+    the most credit, for its most urgent id that is not taken yet, and costs it one; other queries that want that id
+    get it for nothing.
 
     The credit of a query that did not get everything, positive or negative, counts at the next moment, up to one
-    refresh. So nobody starves: who is credited with a tenth of a refresh at a time gets one at the tenth.
-
-    Parameters
-    ----------
-    budget
-        How many ids may be refreshed at one moment; None for no bound.
+    refresh. So no query starves: one that is credited with a tenth of a refresh at a time gets one at the tenth.
 
     Examples
     --------
@@ -221,12 +201,7 @@ class SharedBudget:
     def split(self, wanted: Mapping[str, Sequence[Id]], need: Mapping[str, int]) -> list[Id]:
         """Return the ids to refresh, each once, within the budget.
 
-        Parameters
-        ----------
-        wanted
-            By query: the ids that it wants, the most urgent first.
-        need
-            By query: how many of them have probably changed.
+        `wanted` has the ids of each query, the most urgent first; `need` how many of them have probably changed.
         """
         wanted = {query: ids for query, ids in wanted.items() if ids}
         union = {name for ids in wanted.values() for name in ids}
@@ -249,5 +224,5 @@ class SharedBudget:
         return list(taken)
 
     def forget(self, query: str) -> None:
-        """Let a query go."""
+        """Remove a query."""
         self.credit.pop(query, None)

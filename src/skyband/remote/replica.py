@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from skyband.errors import InputError
 from skyband.order import ALWAYS, NEVER, BoolArray, FloatArray, IntArray
-from skyband.remote.services.base import Id, id_columns, ids_in
+from skyband.remote.services.base import Id, State, id_columns, ids_in
 from skyband.times import SECOND
 
 _COLUMNS: dict[str, npt.DTypeLike] = {
@@ -38,10 +38,9 @@ _COLUMNS: dict[str, npt.DTypeLike] = {
     "checks": np.int64,  # refreshes of an id that was known before
     "changes": np.int64,  # those that brought another value
     "watched": np.int64,  # from the first refresh to the last
-    "given": np.float64,  # changes per second, where somebody knows; NaN elsewhere
+    "given": np.float64,  # changes per second, where given; NaN elsewhere
     "used": np.int64,  # a number that grows from use to use
 }
-_LOOKS = ("checks", "changes", "watched")
 _PRIOR = 4  # looks: what all ids together count for the rate of one
 _HUGE = 1e100  # squares of larger values would be infinite
 _FEW = 3  # changes seen: from fewer no line can be laid
@@ -103,13 +102,6 @@ class Replica:
     def __len__(self) -> int:
         return len(self._slots)
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._slots
-
-    def ids(self) -> list[Id]:
-        """Return the ids that something is known of."""
-        return list(self._slots)
-
     def columns(self) -> tuple[list[Id], FloatArray, IntArray]:
         """Return all ids, their values and when each was refreshed; that does not count as their use."""
         slots = np.fromiter(self._slots.values(), np.int64, len(self._slots))
@@ -146,11 +138,11 @@ class Replica:
         newer = at >= seen
         same = (old == fresh) | (np.isnan(old) & np.isnan(fresh) & (seen != NEVER))
         changed: BoolArray = ~same & newer
-        again = newer & (seen > NEVER + 1) & (at > seen)  # what was told before all time says nothing about a rate
-        looks = (again, again & changed, np.where(again, at - seen, 0))
-        for name, more in zip(_LOOKS, looks, strict=True):
-            column[name][slots] += more
+        again = newer & (seen > NEVER + 1) & (at > seen)  # a value without a time says nothing about a rate
         found, apart = again & changed, at - seen
+        column["checks"][slots] += again
+        column["changes"][slots] += found
+        column["watched"][slots] += np.where(again, apart, 0)
         self._looks += [int(found.sum()), int(apart[found].sum()), int(apart[again & ~changed].sum())]
         self._learn(old[found], fresh[found])
         column["value"][slots] = np.where(newer, fresh, old)
@@ -263,7 +255,7 @@ class Replica:
         self._use(slots[slots >= 0])
         new = np.flatnonzero(slots < 0)
         if self.capacity is not None:
-            new = new[: max(self.capacity, 0)]
+            new = new[: self.capacity]
             self._evict(len(self._slots) + len(new) - self.capacity, keep=slots)
             new = new[: self.capacity - len(self._slots)]
         self._grow(len(new))
@@ -301,45 +293,25 @@ class Replica:
 
     # Snapshots.
 
-    def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+    def state(self) -> State:
         """Return everything as plain values and a table, detached from the live state."""
         names = list(self._slots)
         slots = np.fromiter(self._slots.values(), np.int64, len(names))
         order = np.argsort(self._columns["used"][slots], kind="stable")  # the order of use is not lost
         columns = id_columns(names[place] for place in order.tolist())
         columns |= {name: pa.array(self._columns[name][slots[order]]) for name in _KEPT}
-        meta = {
-            "capacity": self.capacity,
-            "evicted": self.evicted,
-            "looks": self._looks.tolist(),
-            "steps": self._steps.tolist(),
-        }
-        return meta, {"ids": pa.table(columns)}
+        counts = {"looks": self._looks.tolist(), "steps": self._steps.tolist()}
+        return {"capacity": self.capacity, "evicted": self.evicted, **counts}, {"ids": pa.table(columns)}
 
     @classmethod
-    def load(cls, state: tuple[dict[str, Any], dict[str, pa.Table]], capacity: int | None = -1) -> Replica:
-        """Make a replica again from what `state` returned.
-
-        Parameters
-        ----------
-        state
-            What it returned.
-        capacity
-            Another one than before, if it is given; of too many ids, those that were used last are kept.
-
-        Examples
-        --------
-        >>> replica = Replica(capacity=10)
-        >>> _ = replica.put([7, 8], [1.0, 2.0], at=5)
-        >>> Replica.load(replica.state()).view([7]).value.tolist()
-        [1.0]
-        """
+    def load(cls, state: State, capacity: int | None) -> Replica:
+        """Make a replica from what `state` returned; of more ids than the capacity, those used last are kept."""
         meta, tables = state
-        replica = cls(meta["capacity"] if capacity == -1 else capacity)
+        replica = cls(capacity)
         table = tables["ids"]
         table = table.slice(max(0, table.num_rows - (replica.capacity or table.num_rows)))
-        replica.evicted, replica._looks = meta["evicted"], np.array(meta["looks"])
-        replica._steps = np.array(meta["steps"])
+        replica.evicted = meta["evicted"]
+        replica._looks, replica._steps = np.array(meta["looks"]), np.array(meta["steps"])
         slots = replica._admit(ids_in(table))
         for name in _KEPT:
             replica._columns[name][slots] = table[name].to_numpy()

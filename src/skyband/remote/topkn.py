@@ -12,8 +12,8 @@ Paper → code (AcquaTop):
 - algorithm 3, UpdateChangedObjects, lines 29-31 → `TopkN._change`
 - algorithm 4, UpdateLBP → `TopkN._enter`, `TopkN._above`
 
-Choose it where the remote side tells about its changes, or below `skyband.remote.acquatop`, where a budget of refreshes
-does. It is driven window by window and is no algorithm of the `Monitor`: scores that change are beyond that interface.
+Choose it where the remote side pushes its changes; `skyband.remote.acquatop` uses it where refreshes find them. It is
+driven window by window and is no algorithm of the `Monitor`: scores that change are beyond that interface.
 
 Guarantees: keeps the k + n best of each coming window, about 2 (k + n) objects, whatever comes. While no score
 changes, exact. After changes as Table 1 of the paper says: exact where the changed object was in the list of a window
@@ -51,16 +51,17 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from skyband.errors import QueryError
-from skyband.order import FloatArray, IntArray
-from skyband.remote.objects import Arrivals, JoinedObject, ObjectStore, Rank, as_objects, as_table, is_number, merits
-from skyband.remote.services.base import Id
+from skyband.order import NEVER, FloatArray, IntArray
+from skyband.remote.objects import Arrivals, JoinedObject, ObjectStore, Rank, as_objects, as_table, is_number
+from skyband.remote.services.base import Id, State
 
 Outside = Literal["bound", "ignore"]
 _NOTHING: Rank = (math.inf, 0, 0)
@@ -89,11 +90,10 @@ class TopkN(ObjectStore):
             msg = f"k is {k} and n is {n}; an answer has at least one row: give k >= 1 and n >= 0"
             raise QueryError(msg)
         super().__init__(**options)
-        self.k, self.n, self.depth, self.outside = k, n, k + n, outside
-        self.list: list[JoinedObject] = []
+        self.k, self.depth, self.outside = k, k + n, outside
         self.ignored = 0
+        self.list: list[JoinedObject] = []
         self._ranks: list[Rank] = []  # of the list: what bisect looks at
-        self._listed: dict[Id, JoinedObject] = {}
         self._members: dict[int, int] = {}  # of each window
         self._last: dict[int, JoinedObject] = {}  # the lower-bound pointers of the full windows
         self._lost: dict[int, Rank] = {}  # the best that each window has not kept
@@ -101,18 +101,12 @@ class TopkN(ObjectStore):
         self._seen: dict[Id, dict[Id, int]] = {}  # by remote id: the objects of the window and their times
         self._remote: dict[Id, Id] = {}  # of the objects of the window
         self._leaving: dict[int, list[tuple[Id, Id]]] = {}
-        self._doubtful_to = -(2**62)
+        self._doubtful_to = NEVER
 
     # Arrivals.
 
-    def _take_away(self, arrivals: Arrivals) -> None:
-        gone = {
-            name
-            for name, time in zip(arrivals.id, arrivals.time.tolist(), strict=True)
-            if name in self._listed and time >= self._listed[name].time
-        }
-        if gone:
-            self._lay_out([one for one in self.list if one.id not in gone])
+    def _drop(self, names: Collection[Id]) -> None:
+        self._lay_out([one for one in self.list if one.id not in names])
 
     def _note(self, arrivals: Arrivals) -> None:
         """Remember what is needed to bound the scores of objects that are not kept."""
@@ -142,10 +136,10 @@ class TopkN(ObjectStore):
     def _take(self, arrivals: Arrivals) -> None:
         """Replace the objects that are in the list already, then insert the others, the best first."""
         self._note(arrivals)
-        merit = arrivals.joined(self.score, self.order)
-        old = np.array([name in self._listed for name in arrivals.id], bool)
+        merit = self._merits(arrivals.stream, arrivals.value)
+        old = np.array([name in self._by_id for name in arrivals.id], bool)
         known = arrivals.objects(merit, self.windows, np.flatnonzero(old))
-        self._replace([one for one in known if one.replaces(self._listed[one.id], self.event_order)])
+        self._replace([one for one in known if one.replaces(self._by_id[one.id], self.event_order)])
         rest = np.flatnonzero(~old & ~np.isnan(merit))
         ends = self.windows.last_of(arrivals.time)
         self._miss(ends[np.isnan(merit) & ~np.isnan(arrivals.value)].tolist())
@@ -162,7 +156,7 @@ class TopkN(ObjectStore):
         return order[: self.depth + 1]  # one more, to know what is lost
 
     def _insert(self, one: JoinedObject) -> bool:
-        """Put an object into the lists of the windows that have room or something worse; tell whether any had."""
+        """Put an object into the lists of the windows that have room or something worse; return whether any had."""
         assert self.current is not None
         one.start = self._first_room(one)
         for window in range(self.current, min(one.start, one.end + 1)):
@@ -172,7 +166,7 @@ class TopkN(ObjectStore):
         place = bisect_left(self._ranks, one.rank)
         self.list.insert(place, one)
         self._ranks.insert(place, one.rank)
-        self._listed[one.id] = one
+        self._by_id[one.id] = one
         for window in range(one.start, one.end + 1):
             self._enter(window)
         return True
@@ -213,37 +207,31 @@ class TopkN(ObjectStore):
                 return self.list[place]
 
     def _remove(self, place: int) -> None:
-        del self._listed[self.list[place].id], self.list[place], self._ranks[place]
+        del self._by_id[self.list[place].id], self.list[place], self._ranks[place]
 
     # Changes.
 
     def _change(self, values: dict[Id, float]) -> None:
         changed = [one for one in self.list if one.remote in values]
-        stream = np.array([one.stream for one in changed], np.float64)
-        value = np.array([values[one.remote] for one in changed], np.float64)
-        fresh = merits(self.score, self.order, stream, value).tolist()
-        self._miss([one.end for one, merit in zip(changed, fresh, strict=True) if not is_number(merit)])
-        self._replace(
-            JoinedObject(one.id, one.remote, one.stream, one.time, new, merit, one.end, bound=one.bound)
-            for one, new, merit in zip(changed, value.tolist(), fresh, strict=True)
-        )
-        self._change_outside(values, {one.id for one in changed}, {one.remote for one in changed})
-
-    def _change_outside(self, values: dict[Id, float], done: set[Id], known: set[Id]) -> None:
-        """Insert changed objects that were not in the list with the least score that they can have.
-
-        The objects that are `done` were in it, and with them their `known` remote ids.
-        """
-        if self.outside == "ignore":
-            unknown = values.keys() - known
+        fresh = [
+            replace(one, value=value, merit=merit, start=0)
+            for one, (value, merit) in zip(changed, self._rescored(changed, values), strict=True)
+        ]
+        self._miss([one.end for one in fresh if not is_number(one.merit)])
+        self._replace(fresh)
+        if self.outside == "bound":
+            self._change_outside(values, {one.id for one in changed})
+        elif unknown := values.keys() - {one.remote for one in changed}:
             self.ignored += len(unknown)
-            if unknown and self.current is not None:
+            if self.current is not None:
                 self._doubtful_to = max(self._doubtful_to, *self._members, self.current)
-            return
+
+    def _change_outside(self, values: dict[Id, float], done: set[Id]) -> None:
+        """Insert changed objects from outside of the list, which are not `done`, with the least score they can have."""
         for remote, value in values.items():
             for name, time in self._seen.get(remote, {}).items():
                 end = self.windows.last_of(time)
-                if name in done or name in self._listed or self.current is None or end < self.current:
+                if name in done or name in self._by_id or self.current is None or end < self.current:
                     continue
                 self._doubtful_to = max(self._doubtful_to, end)
                 if is_number(value):
@@ -256,7 +244,7 @@ class TopkN(ObjectStore):
         A score may rise or fall with the stream's part; either way its worst is at one end of the range.
         """
         low_high = np.array(self._range[end])
-        both = merits(self.score, self.order, low_high, np.full(2, value))
+        both = self._merits(low_high, np.full(2, value))
         worst = int(both.argmin())
         return float(low_high[worst]), float(both[worst])
 
@@ -291,7 +279,7 @@ class TopkN(ObjectStore):
                 if self._members[window] == self.depth:
                     self._last[window], start = one, window + 1
         self._ranks = [one.rank for one in self.list]
-        self._listed = {one.id: one for one in self.list}
+        self._by_id = {one.id: one for one in self.list}
 
     # Answers.
 
@@ -342,7 +330,7 @@ class TopkN(ObjectStore):
         for one in self.list:
             one.start = max(one.start, window)
         self._ranks = [one.rank for one in self.list]
-        self._listed = {one.id: one for one in self.list}
+        self._by_id = {one.id: one for one in self.list}
 
     def _purge(self, window: int) -> None:
         for of_windows in (self._members, self._last, self._lost, self._range):
@@ -357,7 +345,7 @@ class TopkN(ObjectStore):
     def check(self) -> None:
         """Raise AssertionError where an invariant does not hold (for tests)."""
         assert self._ranks == sorted(self._ranks) == [one.rank for one in self.list]
-        assert self._listed == {one.id: one for one in self.list}
+        assert self._by_id == {one.id: one for one in self.list}
         if self.current is None:
             return
         for window in range(self.current, max([self.current, *(one.end for one in self.list)]) + 1):
@@ -367,7 +355,7 @@ class TopkN(ObjectStore):
             assert (window in self._last) == (len(alive) == self.depth)
             assert window not in self._last or self._last[window] is alive[-1]
 
-    def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+    def state(self) -> State:
         """Return everything as plain values and tables, detached from the live state."""
         meta, tables = super().state()
         meta |= {
@@ -380,7 +368,7 @@ class TopkN(ObjectStore):
         tables["seen"] = pa.table({name: [row[i] for row in seen] for i, name in enumerate(("remote", "id", "time"))})
         return meta, tables
 
-    def load(self, state: tuple[dict[str, Any], dict[str, pa.Table]]) -> None:
+    def load(self, state: State) -> None:
         """Take over what `state` returned, with the same parameters as before."""
         meta, tables = state
         super().load(state)

@@ -22,7 +22,7 @@ from skyband import __version__
 from skyband.errors import QueryError
 from skyband.serve.edge import Edge
 from skyband.serve.feed import FeedFull, FeedResponse
-from skyband.serve.guard import LOOPBACK, MOST_REQUESTS, Guard
+from skyband.serve.guard import Guard
 from skyband.serve.schemas import FAILED, HEALTH, MISSING, REFUSED, REGISTER, STATE, Answers, Listed, Refused, Stream
 from skyband.serve.standings import MOST_ANSWERS
 from skyband.serve.texts import as_problem
@@ -44,23 +44,8 @@ PAGE = {
 bearer = Depends(HTTPBearer(auto_error=False, description="Printed when the server starts."))  # `Guard` checks it
 
 
-def make_app(
-    edge: Edge,
-    *,
-    token: str,
-    hosts: Collection[str] = LOOPBACK,
-    by_address: bool = False,
-    most_requests: int = MOST_REQUESTS,
-) -> FastAPI:
-    """Return the application that serves a stream; see `Guard` for who may come in.
-
-    Parameters
-    ----------
-    edge
-        The stream, and what is known of it.
-    token, hosts, by_address, most_requests
-        See `Guard`. Requests of the feed's readers count too.
-    """
+def make_app(edge: Edge, *, token: str, hosts: Collection[str], by_address: bool, most_requests: int) -> FastAPI:
+    """Return the application that serves a stream; see `Guard` for who may come in."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -78,7 +63,6 @@ def make_app(
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
     )
-    app.state.edge = edge
     app.add_middleware(
         Guard, token=token, hosts=hosts, by_address=by_address, most_bytes=edge.limits.text, most_requests=most_requests
     )
@@ -184,15 +168,13 @@ def _changing(app: FastAPI, edge: Edge) -> None:
     async def register(request: Request) -> Response:
         """Register the queries of a text: all of them, or none."""
         text, language = await _text_of(request, edge.limits.text)
-        names = await edge.change(lambda: edge.register(text, language, only_check=False))
-        return JSONResponse({"registered": names}, 201)
+        return JSONResponse({"registered": await edge.change(edge.register, text, language)}, 201)
 
     @app.post("/api/check", openapi_extra=REGISTER, responses=REFUSED, dependencies=[bearer])
     async def check(request: Request) -> Response:
         """Say whether a text could be registered, and explain its queries; changes nothing."""
         text, language = await _text_of(request, edge.limits.text)
-        explained = await run_in_threadpool(lambda: edge.register(text, language, only_check=True))
-        return JSONResponse({"explain": "\n".join(explained)})
+        return JSONResponse({"explain": await run_in_threadpool(edge.plan, text, language)})
 
     @app.patch("/api/queries/{name:path}", openapi_extra=STATE, responses=REFUSED | MISSING, dependencies=[bearer])
     async def pause(name: str, request: Request) -> Response:

@@ -12,39 +12,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import time as clock
+from dataclasses import dataclass
 from itertools import islice
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 logger = logging.getLogger(__name__)
-SECONDS = 10.0
-MOST = 256
-MOST_OF_ONE = 64
-GRACE = 1.0
 TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 WARNING = 60.0  # seconds between two warnings
 
 
+@dataclass(eq=False)
 class Waiting:
-    """The connections that wait for a request, or for the rest of one.
+    """The connections that wait for a request, or for the rest of one."""
 
-    Parameters
-    ----------
-    seconds
-        How long a connection may wait.
-    most
-        How many may wait for longer than the grace.
-    most_of_one
-        How many of them may come from one address.
-    grace
-        Seconds for which a connection is not counted: of many that come at once all may have sent their requests,
-        though none has been read yet.
-    """
+    seconds: float = 10.0
+    """How long a connection may wait."""
+    most: int = 256
+    """How many may wait for longer than the grace."""
+    most_of_one: int = 64
+    """How many of them may come from one address."""
+    grace: float = 1.0
+    """Seconds for which a connection is not counted: many that come at once may all have sent their requests."""
 
-    def __init__(
-        self, seconds: float = SECONDS, most: int = MOST, most_of_one: int = MOST_OF_ONE, grace: float = GRACE
-    ) -> None:
-        self.seconds, self.most, self.most_of_one, self.grace = seconds, most, most_of_one, grace
+    def __post_init__(self) -> None:
         self._by_age: dict[Connection, float] = {}  # since when; a dict keeps its order, so the oldest is the first
         self._by_address: dict[str, dict[Connection, float]] = {}
         self._warned = -WARNING
@@ -92,31 +83,31 @@ class Connection(H11Protocol):
         """Begin to wait."""
         super().connection_made(transport)
         self.address = self.client[0] if self.client else ""
-        self._sort_in()
+        self._update()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no longer."""
         super().connection_lost(exc)
-        self._settle()
+        self._stop_waiting()
 
     def data_received(self, data: bytes) -> None:
         """Look whether the request is complete."""
         super().data_received(data)
-        self._sort_in()
+        self._update()
 
     def on_response_complete(self) -> None:
         """Wait for the next request."""
         super().on_response_complete()
-        self._sort_in()
+        self._update()
 
-    def _sort_in(self) -> None:
+    def _update(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete:
-            self._settle()
+            self._stop_waiting()
         elif self._deadline is None:
             self._deadline = self.loop.call_later(self.waiting.seconds, self._expire)
             self.waiting.add(self)
 
-    def _settle(self) -> None:
+    def _stop_waiting(self) -> None:
         self.waiting.remove(self)
         if self._deadline is not None:
             self._deadline.cancel()

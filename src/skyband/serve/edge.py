@@ -1,4 +1,4 @@
-"""What the routes share: the stream, how it stands, and who reads along."""
+"""What the routes share: the stream, its standings, and the feed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from skyband.languages import Mapping
+from skyband.queries.query import Query
 from skyband.serve.feed import Feed
 from skyband.serve.metrics import Metrics
 from skyband.serve.standings import Standings
@@ -24,21 +25,7 @@ T = TypeVar("T")
 
 
 class Edge:
-    """What the routes share: the stream, how it stands, and who reads along.
-
-    Parameters
-    ----------
-    stream
-        What is served.
-    limits
-        How much may be asked for.
-    feed
-        The change feed.
-    mapping
-        What names in RSP-QL mean.
-    clock
-        Gives seconds since 1970.
-    """
+    """Polls a stream, keeps its standings, and changes its queries; see `Server` for the parameters."""
 
     def __init__(
         self, stream: ServedStream, limits: Limits, feed: Feed, mapping: Mapping, clock: Callable[[], float]
@@ -78,7 +65,7 @@ class Edge:
             await asyncio.sleep(POLL)
 
     async def tick(self) -> None:
-        """Tell the numbers again and again: the clock changes them though nothing happens."""
+        """Publish the numbers again and again: the clock changes them though nothing happens."""
         vitals = self.standings.vitals
         while True:
             await asyncio.sleep(TICK)
@@ -86,7 +73,7 @@ class Edge:
                 vitals.busy = vitals.is_quiet and await run_in_threadpool(lambda: self.stream.busy)
             except OSError:  # `watch` cannot read it either, and says so
                 vitals.busy = False
-            self.standings.tell()
+            self.standings.publish_numbers()
 
     async def change(self, do: Callable[..., T], *given: Any) -> T:
         """Change something, one after the other, and poll at once."""
@@ -98,7 +85,7 @@ class Edge:
         return done
 
     async def explain(self) -> str:
-        """Say which queries share what: once for all who ask between two batches, since the state may be large."""
+        """Explain the queries: once for all requests between two batches, since the state may be large."""
         asked = self._updates
         async with self._explaining:
             if self._explained[0] < asked:
@@ -112,10 +99,15 @@ class Edge:
             raise HTTPException(404, "there is no such query")
         return name
 
-    def register(self, text: str, language: str, *, only_check: bool) -> list[str]:
-        """Read queries and serve them, all or none; or only see whether that would do, and explain."""
-        queries = self.limits.admit(self.reading.read(text, language), len(self.standings.boards))
-        if only_check:
-            return self.stream.plan(*queries).splitlines()
+    def register(self, text: str, language: str) -> list[str]:
+        """Serve the queries of a text, all or none; return their names."""
+        queries = self._read(text, language)
         self.stream.register(*queries)
         return [query.name for query in queries]
+
+    def plan(self, text: str, language: str) -> str:
+        """Explain the queries of a text; refuse those that could not be registered."""
+        return self.stream.plan(*self._read(text, language))
+
+    def _read(self, text: str, language: str) -> list[Query]:
+        return self.limits.admit(self.reading.read(text, language), len(self.standings.boards))

@@ -1,9 +1,9 @@
-"""The change feed: server-sent events that can be taken up again, and never wait for who reads slowly.
+"""The change feed: server-sent events that readers can resume, and that never wait for a slow reader.
 
-Each message is made into bytes once, whoever reads it. The last ones are kept, so that a reader who was cut off goes on
-where it was: it says the id of the last message it had. Every reader has a queue of bounded length. Where it overflows,
-the oldest messages are dropped, and a message `missed` says how many; an answer is always a whole one, so what follows
-is complete again. A reader who takes nothing at all for a while is cut off.
+Each message is made into bytes once for all readers. The last ones are kept, so that a reader who was cut off can
+resume by the id of the last message it had. Every reader has a queue of bounded length. When it overflows, the oldest
+messages are dropped, and a message `missed` says how many; each answer is a whole one, so what follows is complete
+again. A reader who takes nothing at all for a while is cut off.
 """
 
 from __future__ import annotations
@@ -21,11 +21,6 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 logger = logging.getLogger(__name__)
-REMEMBERED = 1_000
-QUEUED = 256
-MOST_READERS = 500
-HEARTBEAT = 15.0
-PATIENCE = 30.0
 RETRY = b"retry: 2000\n\n"
 
 
@@ -43,15 +38,7 @@ class Message:
 
 
 class Reader:
-    """Someone who reads the feed.
-
-    Parameters
-    ----------
-    queries
-        Whose answers; None: of all.
-    length
-        How many messages may wait.
-    """
+    """A reader of the feed: of the answers of some queries (None: of all), with at most `length` messages waiting."""
 
     def __init__(self, queries: Collection[str] | None, length: int) -> None:
         self.queries = queries
@@ -62,7 +49,7 @@ class Reader:
         self._news = asyncio.Event()
 
     def give(self, message: Message) -> bool:
-        """Put a message into the queue; tells whether an older one had to go."""
+        """Put a message into the queue; return whether an older one was dropped for it."""
         if message.query is not None and self.queries is not None and message.query not in self.queries:
             return False
         self.waiting.append(message.text)
@@ -74,12 +61,12 @@ class Reader:
         return True
 
     def close(self) -> None:
-        """Let the reader go."""
+        """End the reading."""
         self.closed = True
         self._news.set()
 
     async def take(self, heartbeat: float) -> bytes | None:
-        """Wait for messages and return them all; a comment where there are none for long; None at the end."""
+        """Wait for messages and return them all; a heartbeat where there are none for long; None at the end."""
         try:
             async with asyncio.timeout(heartbeat):
                 await self._news.wait()
@@ -96,36 +83,24 @@ class Reader:
         return found
 
 
+@dataclass(eq=False)
 class Feed:
-    """Messages for all who read.
+    """Messages for all readers."""
 
-    Parameters
-    ----------
-    remembered
-        How many of the last messages can be asked for again.
-    queued
-        How many messages may wait for one reader.
-    most_readers
-        How many may read at once.
-    heartbeat
-        Seconds of silence after which a reader gets a sign of life.
-    patience
-        Seconds after which a reader who takes nothing is cut off.
-    """
+    remembered: int = 1_000
+    """How many of the last messages can be asked for again."""
+    queued: int = 256
+    """How many messages may wait for one reader."""
+    most_readers: int = 500
+    heartbeat: float = 15.0
+    """Seconds without a message after which a reader gets a sign of life."""
+    patience: float = 30.0
+    """Seconds after which a reader who takes nothing is cut off."""
 
-    def __init__(
-        self,
-        remembered: int = REMEMBERED,
-        queued: int = QUEUED,
-        most_readers: int = MOST_READERS,
-        heartbeat: float = HEARTBEAT,
-        patience: float = PATIENCE,
-    ) -> None:
-        self.heartbeat, self.patience = heartbeat, patience
+    def __post_init__(self) -> None:
         self.epoch = secrets.token_hex(4)  # a server that was started again numbers its messages anew
         self.number = 0
-        self.queued, self.most_readers = queued, most_readers
-        self.messages: deque[Message] = deque(maxlen=remembered)
+        self.messages: deque[Message] = deque(maxlen=self.remembered)
         self.readers: set[Reader] = set()
         self.missed = 0
         self.cut_off = 0
@@ -139,16 +114,9 @@ class Feed:
             self.missed += reader.give(message)
 
     def join(self, last: str | None, queries: Collection[str] | None, hello: Callable[[], dict[str, Any]]) -> Reader:
-        """Let someone read: from where they were, or, where that is not known any more, from a fresh start.
+        """Add a reader, who goes on behind the message with the id `last`, or begins anew where that is not known.
 
-        Parameters
-        ----------
-        last
-            The id of the last message that they had.
-        queries
-            Whose answers they want; None: of all.
-        hello
-            Gives what a fresh start needs.
+        The reader gets the answers of some queries (None: of all); one who begins anew gets what `hello` returns first.
         """
         if len(self.readers) >= self.most_readers:
             raise FeedFull
@@ -173,7 +141,7 @@ class Feed:
         return int(number) if oldest - 1 <= int(number) <= self.number else None
 
     def close(self) -> None:
-        """Let all readers go."""
+        """End the reading of all readers."""
         for reader in self.readers:
             reader.close()
 
@@ -185,13 +153,7 @@ def _text(number: str | None, kind: str, data: dict[str, Any]) -> bytes:
 
 
 class FeedResponse(Response):
-    """The reply that goes on and on.
-
-    Parameters
-    ----------
-    feed, reader
-        What is read, by whom.
-    """
+    """A reply without an end: the messages of a reader, as they come."""
 
     def __init__(self, feed: Feed, reader: Reader) -> None:
         super().__init__(

@@ -7,25 +7,23 @@
 - All that is not plain reading needs the token.
 - What is too large is refused before it is read.
 - Replies carry headers that forbid browsers everything that the page does not need.
-- What fails inside is told to the log, and not to who asked.
+- What fails inside is logged; the reply only has a mark by which to find it in the log.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import json
 import logging
 import secrets
 from collections.abc import Collection
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 logger = logging.getLogger(__name__)
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-MOST_REQUESTS = 1_000
 READING = frozenset({"GET", "HEAD"})
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -40,32 +38,15 @@ HEADERS = {
 }
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """A reply without a look at the request's body."""
-
-    status: int
-    error: str
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-
-    async def __call__(self, send: Send) -> None:
-        """Send it."""
-        body = json.dumps({"error": self.error}).encode()
-        length = (b"content-length", str(len(body)).encode())
-        headers = [(b"content-type", b"application/json"), length, *self.headers]
-        await send({"type": "http.response.start", "status": self.status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
-
-
 class Guard:
-    """Stands in front of an application.
+    """Checks each request before an application gets it.
 
     Parameters
     ----------
     app
         The application.
     token
-        What who wants to change something must know.
+        What a request that changes something must have.
     hosts
         The names by which the server may be asked for.
     by_address
@@ -77,14 +58,7 @@ class Guard:
     """
 
     def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        token: str,
-        hosts: Collection[str] = LOOPBACK,
-        by_address: bool = False,
-        most_bytes: int,
-        most_requests: int = MOST_REQUESTS,
+        self, app: ASGIApp, *, token: str, hosts: Collection[str], by_address: bool, most_bytes: int, most_requests: int
     ) -> None:
         self.app, self.by_address, self.most_bytes, self.most_requests = app, by_address, most_bytes, most_requests
         self._under_way = 0
@@ -113,44 +87,46 @@ class Guard:
         refusal = self.refusal(scope["method"], Headers(scope=scope))
         self._under_way += 1
         try:
-            await (self.app(scope, receive, with_headers) if refusal is None else refusal(with_headers))
+            await (refusal or self.app)(scope, receive, with_headers)
         except Exception:
             mark = secrets.token_hex(4)
             logger.exception("request failed, mark %s", mark)
             if not started:
-                failure = f"this did not work; the server's log says why, under the mark {mark}"
-                await Refusal(500, failure)(with_headers)
+                failure = _refused(500, f"this did not work; the server's log says why, under the mark {mark}")
+                await failure(scope, receive, with_headers)
         finally:
             self._under_way -= 1
 
-    def refusal(self, method: str, headers: Headers) -> Refusal | None:
-        """Return why a request may not come in, if it may not."""
+    def refusal(self, method: str, headers: Headers) -> JSONResponse | None:
+        """Return the reply to a request that may not come in, else None; its body is not read."""
         host = headers.get("host", "")
         if len(headers.getlist("host")) != 1 or not self._answers_to(name_in(host)):
-            return Refusal(421, "this server does not answer to that name; name it with --allow-host")
-        for origin in headers.getlist("origin"):
-            if not _same(origin, host):
-                return Refusal(403, "requests from pages of other sites are refused")
-        if headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
-            return Refusal(403, "requests from pages of other sites are refused")
-        if method not in READING and not self._knows(headers):
-            challenge = ((b"www-authenticate", b'Bearer realm="skyband"'),)
-            return Refusal(401, "this changes something and needs the token: Authorization: Bearer TOKEN", challenge)
+            return _refused(421, "this server does not answer to that name; name it with --allow-host")
+        embedded = headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate"
+        if embedded or not all(_same(origin, host) for origin in headers.getlist("origin")):
+            return _refused(403, "requests from pages of other sites are refused")
+        if method not in READING and not self._has_token(headers):
+            challenge = {"www-authenticate": 'Bearer realm="skyband"'}
+            return _refused(401, "this changes something and needs the token: Authorization: Bearer TOKEN", challenge)
         if self._under_way >= self.most_requests:
-            return Refusal(503, "as many requests are under way as may; try again later", ((b"retry-after", b"5"),))
+            return _refused(503, "as many requests are under way as may; try again later", {"retry-after": "5"})
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit()) or len(length) > 18 or int(length) > self.most_bytes:
-            return Refusal(413, f"the request is too large; at most {self.most_bytes:,} bytes are taken")
+            return _refused(413, f"the request is too large; at most {self.most_bytes:,} bytes are taken")
         return None
 
     def _answers_to(self, name: str | None) -> bool:
         return name in self.hosts or (self.by_address and name is not None and is_address(name))
 
-    def _knows(self, headers: Headers) -> bool:
+    def _has_token(self, headers: Headers) -> bool:
         given = headers.getlist("authorization")
         scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
         same = secrets.compare_digest(token.strip().encode(), self._token)  # takes as long whatever is wrong
         return same and scheme.lower() == "bearer"
+
+
+def _refused(status: int, error: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": error}, status, headers)
 
 
 def name_in(host: str) -> str | None:

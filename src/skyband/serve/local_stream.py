@@ -21,7 +21,7 @@ from skyband.events.batch import StreamColumns
 from skyband.queries.query import Query
 from skyband.serve.streams import SPENT, UNREAD, AnswerView, Running, StreamStats, StreamUpdate
 from skyband.times import DAY, moment_of
-from skyband.windows import NEVER
+from skyband.windows import watermark_of
 
 logger = logging.getLogger(__name__)
 
@@ -118,8 +118,7 @@ class LocalStream:
         while True:
             try:
                 answers = [self.monitor.push(batch, not_after=limit)]
-                newest = self.monitor.newest
-                answers.append(self.monitor.advance(None if newest == NEVER else newest - self.delay))
+                answers.append(self.monitor.advance(watermark_of(self.monitor.newest, self.delay)))
                 break
             except TooManyWindows as error:
                 self.monitor = Monitor.restore(before, services=self.services)
@@ -197,7 +196,7 @@ class LocalStream:
             if not self._changed:
                 return None
             self._changed = False
-            answers = [self._standing(answer) for answer in self._unread]
+            answers = [self._view(answer) for answer in self._unread]
             self._unread.clear()
             states = self.monitor.statuses()
             listed = [{"name": q.name, "state": states[q.name], "query": q.as_dict()} for q in self.monitor.queries]
@@ -207,15 +206,15 @@ class LocalStream:
             ]
             durations = list(self._durations)
             self._durations.clear()
-            return StreamUpdate(listed, answers, self._numbers(), durations)
+            return StreamUpdate(listed, answers, self._stats(), durations)
 
-    def _standing(self, answer: Answer) -> AnswerView:
+    def _view(self, answer: Answer) -> AnswerView:
         spent = {name: getattr(answer, name) for name in SPENT} if answer.refreshes is not None else None
         return AnswerView(
             answer.query, answer.start, answer.end, answer.rows, answer.exact, answer.why, answer.provisional, spent
         )
 
-    def _numbers(self) -> StreamStats:
+    def _stats(self) -> StreamStats:
         stats, mark = self.monitor.stats(), self.monitor.watermark
         plain = self.source.is_plain(self.schema)
         return StreamStats(

@@ -39,13 +39,7 @@ COUNTERS = {
 
 
 class Metrics(Collector):
-    """All numbers of one server, in a registry of its own.
-
-    Parameters
-    ----------
-    edge
-        Whose numbers.
-    """
+    """All numbers of one server, in a registry of its own."""
 
     def __init__(self, edge: Edge) -> None:
         self.edge = edge

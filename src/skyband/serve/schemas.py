@@ -95,6 +95,10 @@ class Answers(BaseModel):
     answers: list[Answer]
 
 
+def _body(content: dict[str, Any]) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": content}}
+
+
 def _text(example: str) -> dict[str, Any]:
     return {"schema": {"type": "string"}, "example": example}
 
@@ -104,31 +108,16 @@ SQL = (
     "SELECT symbol, price * volume AS score FROM HOP(trades, ts, INTERVAL 10 MINUTES, INTERVAL 1 HOUR) "
     "ORDER BY score DESC LIMIT 10"
 )
-REGISTER = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {"schema": {"type": ["object", "array"]}},
-            "application/toml": _text(TOML),
-            "application/sql": _text(SQL),
-            "application/sparql-query": _text("REGISTER STREAM :largest AS SELECT …"),
-        },
+REGISTER = _body(
+    {
+        "application/json": {"schema": {"type": ["object", "array"]}},
+        "application/toml": _text(TOML),
+        "application/sql": _text(SQL),
+        "application/sparql-query": _text("REGISTER STREAM :largest AS SELECT …"),
     }
-}
-STATE = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["state"],
-                    "properties": {"state": {"enum": ["paused", "active"]}},
-                }
-            }
-        },
-    }
-}
+)
+_PAUSED = {"type": "object", "required": ["state"], "properties": {"state": {"enum": ["paused", "active"]}}}
+STATE = _body({"application/json": {"schema": _PAUSED}})
 HEALTH: Responses = {200: {"model": Healthy}, 503: {"model": Healthy}}
 MISSING: Responses = {404: {"model": Refused, "description": "There is no such query."}}
 FAILED: Responses = {500: {"model": Refused, "description": "The server's log says why."}}

@@ -1,4 +1,4 @@
-"""A server that listens on this machine, until someone stops it."""
+"""The HTTP server: where it listens, who can reach it, how it starts and stops."""
 
 from __future__ import annotations
 
@@ -51,20 +51,16 @@ class Server:
     host, port
         Where to listen; port 0 takes one that is free.
     token
-        What who wants to change something must know; else that of the variable ``SKYBAND_TOKEN``, else a new one.
+        What changes need; else the variable ``SKYBAND_TOKEN``, else a random one.
     allow_hosts
         Names, besides `host` and those of loopback, by which the server may be asked for. One that listens beyond
         loopback may be asked for by any IP address too.
-    limits
-        How much may be asked for.
+    limits, feed, waiting
+        How much may be asked for; the change feed; how long, and how many, connections may wait without a request.
     mapping
         What names in RSP-QL mean.
-    feed
-        The change feed.
-    waiting
-        How long connections may wait without a request, and how many.
     clock
-        Gives seconds since 1970.
+        Returns seconds since 1970.
 
     Examples
     --------
@@ -94,6 +90,7 @@ class Server:
         hosts = {*LOOPBACK, self.host, *map(_checked_host, self.allow_hosts)}
         self.socket = _listen(self.host, self.port, self.feed.patience)
         self._bound, self.port = self.socket.getsockname()[:2]
+        self._loop: asyncio.AbstractEventLoop | None = None
         edge = Edge(self.stream, self.limits, self.feed, self.mapping or Mapping(), self.clock)
         most = 2 * self.feed.most_readers
         app = make_app(edge, token=self.token, hosts=hosts, by_address=self.is_open, most_requests=most)
@@ -117,7 +114,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Where the page is; for who is on this machine, where the server listens on all addresses."""
+        """Where the page is; of a server that listens on all addresses, the one for this machine."""
         return self._at(ANY.get(self._bound, self.host))
 
     @property
@@ -152,12 +149,13 @@ class Server:
             thread.join()
 
     def stop(self) -> None:
-        """End, from any thread."""
-        self._uvicorn.end()
+        """End, from any thread; the feed's readers go first, or the server would wait for them."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self.feed.close)
+        self._uvicorn.should_exit = True
 
     async def _serve(self, *, signals: bool) -> None:
-        loop = asyncio.get_running_loop()
-        self._uvicorn.before_end = lambda: loop.call_soon_threadsafe(self.feed.close)
+        self._loop = loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM) if signals else ():
             loop.add_signal_handler(number, self.stop)
         try:
@@ -200,16 +198,9 @@ def _outward(family: socket.AddressFamily) -> str | None:
 
 
 def run(server: Server, console: Console, *, show: bool = False) -> None:
-    """Say where the page is, and serve until a signal comes.
+    """Print where the page is, and the token if it is a new one; serve until a signal comes.
 
-    Parameters
-    ----------
-    server
-        What to run.
-    console
-        Where to say it; the token is shown here and nowhere else.
-    show
-        Open the page in a browser, if there is one.
+    `show` also opens the page in a browser, if there is one.
     """
     say = functools.partial(console.print, soft_wrap=True, markup=False)  # an IPv6 address stands in brackets
     say(f"Live page: {server.address_with_token if server.made_token else server.address}")
@@ -226,25 +217,19 @@ def run(server: Server, console: Console, *, show: bool = False) -> None:
 
 
 class _Uvicorn(uvicorn.Server):
-    """Leaves signals alone, and lets the feed's readers go before it waits for open requests."""
-
-    before_end: Callable[[], object] = staticmethod(lambda: None)
+    """Leaves signals alone."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
-
-    def end(self) -> None:
-        self.before_end()
-        self.should_exit = True
 
 
 def _listen(host: str, port: int, patience: float) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Connections inherit both. The first keeps the system from hoarding megabytes for who does not read; by the second
-    # it lets go of them in the end, though bytes wait.
+    # Connections inherit both. The first keeps the system from buffering megabytes for a client that does not read; by
+    # the second it closes such a connection in the end, though bytes wait.
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(4_000 * patience))

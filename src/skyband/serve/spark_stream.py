@@ -39,15 +39,7 @@ class Recorder:
 
 
 class SparkStream:
-    """A stream on Spark, known by its checkpoint folder.
-
-    Parameters
-    ----------
-    control
-        A `Handle` for a stream in this process, a `Control` for one elsewhere.
-    recorder
-        The stream's sink, where it is one.
-    """
+    """A stream on Spark, in this process (a `Handle`, with a `Recorder` if that is its sink) or elsewhere."""
 
     engine = "spark"
 
@@ -78,7 +70,7 @@ class SparkStream:
         self._before = now
         queries, status = self.control.queries, self.control.checkpoint.status()
         durations, self._durations = self._durations, []
-        return StreamUpdate(queries, self._answers(queries), self._numbers(status), durations)
+        return StreamUpdate(queries, self._answers(queries), self._stats(status), durations)
 
     def close(self) -> None:
         """Stop the stream if it runs in this process."""
@@ -109,7 +101,7 @@ class SparkStream:
     def _answers(self, queries: Sequence[dict[str, Any]]) -> list[AnswerView]:
         """Return the answers of all windows where they were recorded, then the latest of each query."""
         given = {entry["name"]: entry["query"] for entry in queries}
-        found = []
+        found: list[AnswerView] = []
         while self.recorder is not None and self.recorder.tables:
             found += _by_window(_listed(self.recorder.tables.popleft(), self._plain), given)
         latest = self.control.checkpoint.latest()
@@ -119,15 +111,12 @@ class SparkStream:
         for entry in queries:
             if window := entry.get("latest"):
                 listed = rows.get(entry["name"], []) if window["rows"] else []
-                start, end = _moment(window["window_start"]), _moment(window["window_end"])
-                ranked = [_row(row, entry["query"]) for row in listed]
-                open_ = any(row.get("provisional") for row in listed)
-                found.append(
-                    AnswerView(entry["name"], start, end, ranked, window["exact"], window["why"], open_, _spent(listed))
-                )
+                bounds = _moment(window["window_start"]), _moment(window["window_end"])
+                provisional = any(row.get("provisional") for row in listed)
+                found.append(_view(entry["query"], *bounds, listed, window["exact"], window["why"], provisional))
         return found
 
-    def _numbers(self, status: dict[str, Any]) -> StreamStats:
+    def _stats(self, status: dict[str, Any]) -> StreamStats:
         progress, totals = status.get("progress", [{}]), status.get("totals", {})
         last = progress[-1] if progress else {}
         mark = last.get("watermark")
@@ -142,7 +131,8 @@ class SparkStream:
 
 def _listed(table: pa.Table, plain: bool) -> list[dict[str, Any]]:
     """Return the rows of answers, with moments as `Answer` has them: also those that `datetime` cannot hold."""
-    rows: list[dict[str, Any]] = table.drop_columns(times := _times(table)).to_pylist()
+    times = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
+    rows: list[dict[str, Any]] = table.drop_columns(times).to_pylist()
     for name in times:
         zone = table.schema.field(name).type.tz
         numbers = table[name].cast(pa.timestamp("us", zone), safe=False).cast(pa.int64()).to_pylist()
@@ -150,10 +140,6 @@ def _listed(table: pa.Table, plain: bool) -> list[dict[str, Any]]:
         for row, number in zip(rows, numbers, strict=True):
             row[name] = number if bare or number is None else moment_of(number)
     return rows
-
-
-def _times(table: pa.Table) -> list[str]:
-    return [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
 
 
 def _by_window(listed: Sequence[dict[str, Any]], given: dict[str, dict[str, Any]]) -> list[AnswerView]:
@@ -165,17 +151,17 @@ def _by_window(listed: Sequence[dict[str, Any]], given: dict[str, dict[str, Any]
             key = (row["query"], row["window_start"], row["window_end"], row["provisional"])
             windows.setdefault(key, []).append(row)
     return [
-        AnswerView(
-            name, start, end, [_row(row, given[name]) for row in rows], rows[0]["exact"], rows[0]["why"], provisional,
-            _spent(rows),
-        )
+        _view(given[name], start, end, rows, rows[0]["exact"], rows[0]["why"], provisional)
         for (name, start, end, provisional), rows in windows.items()
-    ]  # fmt: skip
+    ]
 
 
-def _spent(rows: Sequence[dict[str, Any]]) -> dict[str, int] | None:
-    """Return what a joined query took; every row says it."""
-    return {name: rows[0][name] for name in SPENT} if rows and rows[0].get("refreshes") is not None else None
+def _view(
+    query: dict[str, Any], start: Moment, end: Moment, rows: Sequence[dict[str, Any]], exact: bool, why: str | None,
+    provisional: bool,
+) -> AnswerView:  # fmt: skip
+    spent = {name: rows[0][name] for name in SPENT} if rows and rows[0].get("refreshes") is not None else None
+    return AnswerView(query["name"], start, end, [_row(row, query) for row in rows], exact, why, provisional, spent)
 
 
 def _row(row: dict[str, Any], query: dict[str, Any]) -> Row:

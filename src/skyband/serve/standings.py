@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -126,17 +125,9 @@ def plain(value: Any) -> Any:
 
 
 class Standings:
-    """All queries of a stream, and its numbers; what is new goes into the feed.
+    """All queries of a stream, and its numbers; what is new goes into the feed."""
 
-    Parameters
-    ----------
-    feed
-        Whoever wants to know at once.
-    clock
-        Gives seconds since 1970.
-    """
-
-    def __init__(self, feed: Feed, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, feed: Feed, clock: Callable[[], float]) -> None:
         self.feed = feed
         self.boards: dict[str, Board] = {}
         self.vitals = Vitals(clock)
@@ -146,7 +137,7 @@ class Standings:
 
     async def take(self, update: StreamUpdate) -> None:
         """Take over what is new; of much, readers get a part at a time, or their queues would overflow."""
-        self._queries(update.queries)
+        self._take_queries(update.queries)
         for number, answer in enumerate(update.answers, 1):
             if number % PART == 0:
                 await asyncio.sleep(0)
@@ -159,18 +150,17 @@ class Standings:
                 self.feed.publish("answer", brief(shown), answer.query)
         self._latest = update.stats
         self.vitals.note(update.stats)
-        self.tell()
+        self.publish_numbers()
 
-    def tell(self) -> None:
+    def publish_numbers(self) -> None:
         """Send the numbers as they are now."""
         self.feed.publish("numbers", self.numbers)
 
-    def _queries(self, entries: Sequence[dict[str, Any]]) -> None:
+    def _take_queries(self, entries: Sequence[dict[str, Any]]) -> None:
         """Follow the list of queries; one that was changed begins anew."""
-        before = [board.entry for board in self.boards.values()]
+        kept, self.boards = self.boards, {}
+        before = [board.entry for board in kept.values()]
         now = [{key: value for key, value in entry.items() if key != "latest"} for entry in entries]
-        kept = self.boards
-        self.boards = {}
         for entry in now:
             board = kept.get(entry["name"])
             if board is None or board.entry["query"] != entry["query"]:
@@ -182,18 +172,18 @@ class Standings:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """How the stream does at this moment; empty where nobody has looked at it yet."""
-        numbers = self._latest
-        if numbers is None:
+        """The numbers of the stream at this moment; empty before the first poll."""
+        stats = self._latest
+        if stats is None:
             return {}
         return {
-            "state": numbers.running,
-            **self.vitals.shown(numbers),
-            **{name: plain(value) for name, value in vars(numbers).items() if name != "running"},
+            "state": stats.running,
+            **self.vitals.shown(stats),
+            **{name: plain(value) for name, value in vars(stats).items() if name != "running"},
             "answers": self.answers,
             "refreshes": self._refreshes(),
-            "last_batch": _moment(numbers.last_batch),
-            "sign_of_life": _moment(numbers.sign_of_life),
+            "last_batch": _moment(stats.last_batch),
+            "sign_of_life": _moment(stats.sign_of_life),
         }
 
     def _refreshes(self) -> dict[str, int] | None:

@@ -18,51 +18,31 @@ from skyband.times import format_duration, parse_duration
 
 @dataclass(frozen=True)
 class Limits:
-    """How much may be asked for over HTTP.
-
-    Parameters
-    ----------
-    queries
-        How many queries the stream may have.
-    k
-        How many rows an answer may have.
-    size
-        How far a time window may reach.
-    events
-        How far a count window may reach.
-    panes
-        How often a window may slide before an event leaves it.
-    text
-        How many bytes of query text are taken.
-    name
-        How many characters a query's name may have.
-    budget
-        How many remote ids may be refreshed for one answer of a joined query; one without a budget has this one.
-    rows
-        How many rows the answer of a set (``k="all"``) may have; one that may have more is held to that.
-    """
+    """How much may be asked for over HTTP."""
 
     queries: int = 100
+    """How many queries the stream may have."""
     k: int = 1_000
+    """How many rows an answer may have."""
     size: str = "7 days"
+    """How long a time window may be."""
     events: int = 10_000_000
+    """How long a count window may be."""
     panes: int = 10_000
+    """How often a window may slide before an event leaves it."""
     text: int = 16_384
+    """How many bytes of query text are taken."""
     name: int = 120
+    """How many characters a query's name may have."""
     budget: int = 1_000
+    """How many remote ids may be refreshed for one answer of a joined query; one without a budget has this one."""
     rows: int = MAX_ROWS
+    """How many rows the answer of a set (``k="all"``) may have; one that may have more is held to that."""
 
     def admit(self, new: Sequence[Query], there: int) -> list[Query]:
-        """Return queries as they may run here; refuse those that ask for too much.
+        """Return new queries as they may run beside those that are `there`; refuse those that ask for too much.
 
         What a query leaves open, the budget of a join and the rows of a set, is held to what this server allows.
-
-        Parameters
-        ----------
-        new
-            The queries.
-        there
-            How many the stream has already.
         """
         if there + len(new) > self.queries:
             msg = f"the stream has {there} queries and may have {self.queries}; remove some first"
@@ -102,14 +82,8 @@ class Limits:
 class Reading:
     """How texts are read for one stream.
 
-    Parameters
-    ----------
-    source
-        The stream's columns of time and id, which a text may name but not change.
-    services
-        What queries may join with; no text can name another, or say where one is.
-    mapping
-        What names in RSP-QL mean.
+    A text may name the columns of time and id, but not change them. It can join with the stream's services, but neither
+    with another nor say where one is. The mapping is for RSP-QL.
 
     Examples
     --------

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from skyband.serve.streams import StreamStats
-from skyband.times import Moment
 
 QUIET = 10.0  # seconds without an event that are worth a word
 UNSEEN = 30.0  # seconds in which the stream could not be read, after which it is gone
@@ -19,37 +17,31 @@ WELL = frozenset({"live", "quiet"})
 
 
 class Vitals:
-    """How a stream does at any moment, also while it says nothing.
+    """How a stream does at any moment, also while nothing comes; the clock returns seconds since 1970."""
 
-    Parameters
-    ----------
-    clock
-        Gives seconds since 1970.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.speed = Speed()
         self.busy = False
-        """Whether a batch was under way when someone last asked."""
+        """Whether a batch was under way at the last tick."""
         self._began = clock()
         self._unseen: float | None = None
         self._heard: float | None = None
         self._gap = 0.0
         self._before: tuple[object, ...] | None = None
 
-    def note(self, numbers: StreamStats) -> None:
+    def note(self, stats: StreamStats) -> None:
         """Take in how the stream does now; the time of events is this clock's, since other machines have others."""
         now = self.clock()
-        news = (numbers.last_batch,) if numbers.rows is None else (numbers.rows,)
+        news = (stats.last_batch,) if stats.rows is None else (stats.rows,)
         if self._before is None:
-            self._heard = numbers.last_batch and min(numbers.last_batch, now)
+            self._heard = stats.last_batch and min(stats.last_batch, now)
         elif news != self._before:
             self._gap = 0.0 if self._heard is None else now - self._heard
             self._heard = now
         self._before = news
-        if numbers.rows is not None:
-            self.speed.note(now, numbers.rows)
+        if stats.rows is not None:
+            self.speed.note(now, stats.rows)
 
     def saw(self, well: bool) -> None:
         """Note whether the stream could be read."""
@@ -65,41 +57,36 @@ class Vitals:
         """Whether events should have come by now, as often as they did before."""
         return self.silence >= max(QUIET, min(2 * self._gap, LONGEST))
 
-    def health(self, numbers: StreamStats) -> tuple[Health, str]:
+    def health(self, stats: StreamStats) -> tuple[Health, str]:
         """Return how the stream is, in one word and in a sentence."""
         now = self.clock()
-        if numbers.running == "failed":
+        if stats.running == "failed":
             return "failed", "the stream has failed; the log says why"
-        if numbers.running == "ended":
+        if stats.running == "ended":
             return "ended", "the stream has ended"
         if self._unseen is not None and now - self._unseen >= UNSEEN:
             return "gone", f"stream gone: it could not be read for {span(now - self._unseen)}; the log says why"
-        if numbers.running == "gone":
-            sign = numbers.sign_of_life
+        if stats.running == "gone":
+            sign = stats.sign_of_life
             return "gone", "stream gone" if sign is None else f"stream gone: no sign of life for {span(now - sign)}"
         if self._heard is None:
             return "quiet", "no events yet"
         if self.is_quiet:
             return ("live", "a batch is under way") if self.busy else ("quiet", f"no events for {span(self.silence)}")
-        return "live", "live, in another process" if numbers.running == "elsewhere" else "live"
+        return "live", "live, in another process" if stats.running == "elsewhere" else "live"
 
-    def shown(self, numbers: StreamStats) -> dict[str, Any]:
+    def shown(self, stats: StreamStats) -> dict[str, Any]:
         """Return what the clock has changed, for JSON."""
-        now = self.clock()
-        health, says = self.health(numbers)
+        now, mark = self.clock(), stats.watermark
+        health, says = self.health(stats)
         return {
             "health": health,
             "says": says,
             "silence": None if self._heard is None else round(self.silence, 3),
-            "rows_per_second": None if numbers.rows is None else self.speed.at(now),
-            "lag": lag(numbers.watermark, now),
+            "rows_per_second": None if stats.rows is None else self.speed.at(now),
+            "lag": round(now - mark.timestamp(), 3) if isinstance(mark, datetime) else None,  # else no time of day
             "now": datetime.fromtimestamp(now, UTC).isoformat().replace("+00:00", "Z"),
         }
-
-
-def lag(watermark: Moment | None, now: float) -> float | None:
-    """Return by how many seconds the watermark is behind the clock; None where event time is no time of day."""
-    return round(now - watermark.timestamp(), 3) if isinstance(watermark, datetime) else None
 
 
 def span(seconds: float) -> str:

@@ -2,8 +2,8 @@
 
 ``skyband/stream.json`` says what the stream is, ``started.json`` what it was last started with; ``state/<batch>`` holds
 everything the core knew after a batch; ``commands/<number>`` are the changes to the queries that anyone asked for,
-``planned/<batch>`` what was settled for a batch before it was read, such as how many of them it takes in, so that a
-replay decides alike; ``latest`` and ``status.json`` show how things stand; ``alive.json`` tells by its time whether the
+``planned/<batch>`` what was decided for a batch before it was read, such as how many of them it takes in, so that a
+replay decides alike; ``latest`` and ``status.json`` show how things stand; ``alive.json`` shows by its time whether the
 stream still runs. Every file is there as a whole or not at all, and has a checksum.
 
 A state names its batch, its stream and the state before it. One that is in the wrong place is refused, since a stream
@@ -48,7 +48,7 @@ CHANGEABLE = "the queries, the sinks, the trigger, the watermark's delay and the
 class State:
     """What a stream knew after a batch: the monitor as bytes, how many commands were applied, who waits or failed.
 
-    `refused` are the last commands that could not be read, by their number; `trial` tells how many batches each new
+    `refused` are the last commands that could not be read, by their number; `trial` says how many batches each new
     query has passed.
     """
 
@@ -60,13 +60,12 @@ class State:
     trial: dict[str, int] = field(default_factory=dict)
 
 
-class Checkpoint:
-    """Skyband's files inside a checkpoint folder.
+_REST = ("applied", "declared", "suspended", "refused", "trial")
+"""What a state has beside the monitor, under the same names in its file."""
 
-    Parameters
-    ----------
-    folder
-        Spark's checkpoint folder, on a file system that the driver can write to.
+
+class Checkpoint:
+    """Skyband's files inside Spark's checkpoint folder, on a file system that the driver can write to.
 
     Examples
     --------
@@ -105,18 +104,8 @@ class Checkpoint:
     ) -> None:
         """Begin or continue; refuse a folder that belongs to another stream or version, or cannot be written.
 
-        Parameters
-        ----------
-        identity
-            What must stay as it is.
-        schema
-            The stream's columns now.
-        declared
-            The queries that it is started with.
-        services
-            The names of the services that these, and others, may join with.
-        limits
-            What queries that come later are held to.
+        The `identity` must stay as it is. What the stream is started with may change: its columns, the `declared`
+        queries, the names of the services, and the limits for queries that come later.
         """
         try:
             begun = self._begun(identity)
@@ -149,7 +138,7 @@ class Checkpoint:
         return dict(self._get("started.json")["limits"])
 
     def _begun(self, identity: dict[str, Any]) -> bool:
-        """Tell whether the folder has been used before, by this stream."""
+        """Return whether this stream has used the folder before; refuse a folder of another stream."""
         if self.files.get("stream.json") is None:
             if (self.folder / "offsets").exists():
                 msg = (
@@ -201,19 +190,16 @@ class Checkpoint:
 
     def save(self, batch: int, state: State) -> int:
         """Write the state after a batch, and remove old ones; return how many bytes it has."""
-        meta = {
-            "batch": batch, "stream": self.identity["stream"], "previous": self._digest(batch - 1),
-            "applied": state.applied, "declared": state.declared, "suspended": state.suspended,
-            "refused": state.refused, "trial": state.trial,
-        }  # fmt: skip
+        place = {"batch": batch, "stream": self.identity["stream"], "previous": self._digest(batch - 1)}
+        meta = place | {name: getattr(state, name) for name in _REST}
         blob = snapshot.encode(meta, {"monitor": pa.table({"bytes": pa.array([state.monitor], pa.large_binary())})}, [])
         for later in [n for n in self.states() if n > batch]:  # Spark went back, and they do not follow this one
-            self.files.delete(_state(later))
-        self.files.put(_state(batch), blob)
+            self.files.delete(_name("state", later))
+        self.files.put(_name("state", batch), blob)
         self._saved = batch, snapshot.digest(blob)
         for old in self.states()[:-KEPT_STATES]:
-            self.files.delete(_state(old))
-            self.files.delete(_planned(old))
+            self.files.delete(_name("state", old))
+            self.files.delete(_name("planned", old))
         return len(blob)
 
     def before(self, batch: int) -> State | None:
@@ -229,9 +215,14 @@ class Checkpoint:
             raise SnapshotError(msg)
         return None
 
+    def last(self) -> State | None:
+        """Return the state after the last batch; None before the first one has ended."""
+        states = self.states()
+        return self.load(states[-1]) if states else None
+
     def load(self, batch: int) -> State:
         """Return the state after a batch; refuse one of another batch or stream, or with another past."""
-        blob = self.files.get(_state(batch))
+        blob = self.files.get(_name("state", batch))
         if blob is None:
             kept = ", ".join(map(str, self.states())) or "none"
             msg = (
@@ -245,10 +236,7 @@ class Checkpoint:
         except SnapshotError as error:
             msg = f"state of batch {batch} in {str(self.folder)!r}: {error}"
             raise SnapshotError(msg) from None
-        return State(
-            tables["monitor"]["bytes"][0].as_py(), meta["applied"], meta["declared"], meta["suspended"],
-            meta["refused"], meta["trial"],
-        )  # fmt: skip
+        return State(tables["monitor"]["bytes"][0].as_py(), **{name: meta[name] for name in _REST})
 
     def _check_place(self, batch: int, meta: dict[str, Any]) -> None:
         follows = self._digest(batch - 1) in (None, meta["previous"])  # None: removed, as old ones are
@@ -263,10 +251,10 @@ class Checkpoint:
             raise SnapshotError(msg)
 
     def _digest(self, batch: int) -> str | None:
-        """Return what tells the state after a batch from all others; None where it is not here."""
+        """Return what identifies the state after a batch; None where it is not here."""
         if self._saved is not None and self._saved[0] == batch:
             return self._saved[1]
-        blob = self.files.get(_state(batch))
+        blob = self.files.get(_name("state", batch))
         return None if blob is None else snapshot.digest(blob)
 
     def states(self) -> list[int]:
@@ -280,7 +268,7 @@ class Checkpoint:
         text, number = _sealed(command), self._last_command()
         while True:
             number += 1
-            if self.files.put_if_absent(_command(number), text):  # else another process took the number
+            if self.files.put_if_absent(_name("commands", number), text):  # else another process took the number
                 return number
 
     def commands(self, after: int, upto: int | None = None) -> list[dict[str, Any]]:
@@ -294,7 +282,7 @@ class Checkpoint:
 
     def _asked(self, number: int) -> dict[str, Any]:
         try:
-            found = self._get(_command(number))
+            found = self._get(_name("commands", number))
         except SnapshotError as error:
             return {"do": "nothing", "number": number, "error": str(error)}
         do, body = found.get("do"), found.get("query", found.get("subscription", found))
@@ -310,27 +298,18 @@ class Checkpoint:
     def _last_command(self) -> int:
         return (_numbers(self.root / "commands") or [0])[-1]
 
-    def plan(self, batch: int, **settled: Any) -> dict[str, Any]:
-        """Settle what a batch depends on beside its rows: the same when it is replayed.
+    def plan(self, batch: int, **values: Any) -> dict[str, Any]:
+        """Return what a batch depends on beside its rows: these values, or those of its first attempt.
 
-        Parameters
-        ----------
-        batch
-            Spark's number of the batch.
-        settled
-            What is settled now, unless it was before: values that JSON can hold.
-
-        Returns
-        -------
-        What is settled; `commands` says up to which command the batch takes in.
+        `commands` says up to which command the batch takes in.
         """
-        if self.files.get(_planned(batch)) is None:
-            self.replan(batch, {"commands": self._last_command(), **settled})
-        return self._get(_planned(batch))
+        if self.files.get(_name("planned", batch)) is None:
+            self.replan(batch, {"commands": self._last_command(), **values})
+        return self._get(_name("planned", batch))
 
     def replan(self, batch: int, plan: dict[str, Any]) -> None:
-        """Settle otherwise what a batch depends on; it must not have been answered yet."""
-        self._put(_planned(batch), plan)
+        """Change what a batch depends on; it must not have been answered yet."""
+        self._put(_name("planned", batch), plan)
 
     # How things stand.
 
@@ -383,7 +362,7 @@ class Checkpoint:
             return None
 
     def in_a_batch(self) -> bool:
-        """Tell whether a batch is under way: Spark notes its offsets when it begins and its commit when it ends."""
+        """Return whether a batch is under way: Spark notes its offsets when it begins and its commit when it ends."""
         begun, done = (_numbers(self.folder / name) for name in ("offsets", "commits"))
         return bool(begun) and (not done or begun[-1] > done[-1])
 
@@ -413,16 +392,8 @@ def _checksum(document: dict[str, Any]) -> str:
     return sha256(json.dumps(document).encode()).hexdigest()
 
 
-def _state(batch: int) -> str:
-    return f"state/{batch:012}"
-
-
-def _planned(batch: int) -> str:
-    return f"planned/{batch:012}"
-
-
-def _command(number: int) -> str:
-    return f"commands/{number:012}"
+def _name(folder: str, number: int) -> str:
+    return f"{folder}/{number:012}"
 
 
 def _numbers(folder: Path) -> list[int]:

@@ -35,22 +35,28 @@ VALUES = {
 """What Spark's values of an expression of each type look like in Arrow."""
 
 
+def collected(df: DataFrame) -> pa.Table:
+    """Run a DataFrame and return its rows, with moments in UTC."""
+    table = df.toArrow()
+    return table.cast(in_utc(table.schema))
+
+
 def arrow_schema(df: DataFrame) -> pa.Schema:
     """Return the columns of a DataFrame, streaming or not, as Arrow sees them; reads nothing."""
-    return in_utc(df.sparkSession.createDataFrame([], df.schema).toArrow().schema)
+    return collected(df.sparkSession.createDataFrame([], df.schema)).schema
 
 
 def in_utc(schema: pa.Schema) -> pa.Schema:
     """Return columns whose moments are in UTC: Spark gives them in the session's time zone, which may change."""
 
-    def settled(kind: pa.DataType) -> pa.DataType:
+    def zoned(kind: pa.DataType) -> pa.DataType:
         return pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz else kind
 
-    return pa.schema([(field.name, settled(field.type)) for field in schema])
+    return pa.schema([(field.name, zoned(field.type)) for field in schema])
 
 
 def comparable(name: str, kind: DataType) -> Column:
-    """Return a column that compares as `skyband.order.value_ranks` has it."""
+    """Return a column, such as an id or what breaks ties, that compares as `skyband.order.value_ranks` has it."""
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere
     from pyspark.sql.types import MapType, StringType
 
@@ -62,11 +68,6 @@ def comparable(name: str, kind: DataType) -> Column:
     elif "map<" in kind.simpleString():
         column = column.cast("string")  # Spark cannot compare what has maps inside
     return column
-
-
-def ascending(name: str, kind: DataType) -> Column:
-    """Return how an id, or a selected column, settles ties."""
-    return comparable(name, kind).asc()
 
 
 def check(schema: pa.Schema, source: StreamColumns) -> None:
@@ -122,15 +123,11 @@ def event_time_sql(source: StreamColumns, schema: pa.Schema) -> str:
     return f"if({number} BETWEEN -{most}L AND {most}L, {number}{times}, NULL)"
 
 
-def event_time(source: StreamColumns, schema: pa.Schema) -> Column:
-    """Return the event time as whole microseconds since the epoch."""
-    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
-
-    return F.expr(event_time_sql(source, schema))
-
-
 def value(expression: Expression, schema: pa.Schema) -> Column:
-    """Return an expression as a column, named as the core looks for it."""
+    """Return an expression as a column, named as the core looks for it.
+
+    The name is no part of SQL: Spark would substitute ``${env:…}`` of a user's text there, even inside backquotes.
+    """
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
     return F.expr(expression.spark_sql(schema)).alias(str(expression))
@@ -168,13 +165,3 @@ def needed(
     plain = [find_column(str(*e.columns), schema).name for e in expressions if e.is_column]
     worked_out = [value(e, schema) for e in expressions if not e.is_column]
     return list(dict.fromkeys([source.time, source.id, *select, *plain])), worked_out
-
-
-def view(
-    df: DataFrame, source: StreamColumns, schema: pa.Schema, rankings: Iterable[Ranking], select: Iterable[str]
-) -> DataFrame:
-    """Return a stream with nothing but what the core needs of it."""
-    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
-
-    names, worked_out = needed(source, schema, rankings, select)
-    return df.select(*(F.col(quoted(name)) for name in names), *worked_out)

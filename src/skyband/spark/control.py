@@ -64,6 +64,13 @@ def query_of(given: dict[str, Any]) -> Query:
         raise QueryError(msg, given["name"]) from error
 
 
+def _check_known(name: str, known: Iterable[str]) -> None:
+    """Refuse the name of a query that there is not."""
+    if name not in (listed := list(known)):
+        msg = f"there is no query {name!r}; there are {', '.join(map(repr, listed)) or 'none'}"
+        raise QueryError(msg)
+
+
 def _readable(given: Iterable[dict[str, Any]]) -> list[Query]:
     """Return those of some queries that can be read; the others will be suspended when their turn comes."""
     found = []
@@ -136,10 +143,7 @@ class Control:
 
     def _submit(self, what: str, name: str) -> None:
         self._changes()
-        names = [entry["name"] for entry in self.queries]
-        if name not in names:
-            msg = f"there is no query {name!r}; there are {', '.join(map(repr, names)) or 'none'}"
-            raise QueryError(msg)
+        _check_known(name, (entry["name"] for entry in self.queries))
         self.checkpoint.submit({"do": what, "name": name})
 
     def _changes(self) -> None:
@@ -162,13 +166,11 @@ class Control:
         status = self.checkpoint.status()
         listed = {entry["name"]: dict(entry) for entry in status.get("queries", [])}
         if not status:
-            given = self.checkpoint.declared()
-            listed = {query["name"]: {"name": query["name"], "state": "pending", "query": query} for query in given}
+            listed = {query["name"]: _pending(query) for query in self.checkpoint.declared()}
         for command in self.checkpoint.commands(after=status.get("applied", 0)):
             match command["do"]:
                 case "add":
-                    query = command["query"]
-                    listed[query["name"]] = {"name": query["name"], "state": "pending", "query": query}
+                    listed[command["query"]["name"]] = _pending(command["query"])
                 case "remove":
                     listed.pop(command["name"], None)
                 case what if what != "nothing":
@@ -194,9 +196,8 @@ class Control:
             The query; all of them where it is left out.
         """
         known = {entry["name"]: entry.get("latest") for entry in self.queries}
-        if name is not None and name not in known:
-            msg = f"there is no query {name!r}; there are {', '.join(map(repr, known)) or 'none'}"
-            raise QueryError(msg)
+        if name is not None:
+            _check_known(name, known)
         latest = self.checkpoint.latest()
         if latest is None:
             return pa.table({"query": pa.array([], pa.string())})
@@ -222,9 +223,12 @@ class Control:
 
         Returns
         -------
-        In a notebook, what can be told to `stop`.
+        In a notebook, an object whose `stop` ends the display.
         """
-        return show(Board(self, names, rows), every, lambda: self.is_running)
+        known = [entry["name"] for entry in self.queries]
+        for name in names:
+            _check_known(name, known)
+        return show(Board(self, names, rows), every)
 
     @property
     def is_running(self) -> bool:
@@ -244,12 +248,17 @@ class Control:
             kept = self.progress[-1].get("kept") if self.progress else None
             now = "" if kept is None else f": {kept:,} events now"
             return f"{said}\n\ngroups are spread over the executors, in Spark's state store{now}"
-        states = self.checkpoint.states()
-        if not states:
+        state = self.checkpoint.last()
+        if state is None:
             return "nothing has been read yet"
-        nobody = dict.fromkeys(self.checkpoint.services(), Remote(lambda _: {}))  # to look on, none need be asked
-        monitor = Monitor.restore(self.checkpoint.load(states[-1]).monitor, services=nobody)
+        unused = dict.fromkeys(self.checkpoint.services(), Remote(lambda _: {}))  # to explain, none is asked
+        monitor = Monitor.restore(state.monitor, services=unused)
         return "\n\n".join([monitor.explain(), *_reduction(len(monitor.ranking_plans()))])
+
+
+def _pending(query: dict[str, Any]) -> dict[str, Any]:
+    """Return the entry of a query that no batch has taken up yet."""
+    return {"name": query["name"], "state": "pending", "query": query}
 
 
 def _reduction(rankings: int) -> list[str]:

@@ -42,18 +42,10 @@ _TO_THE_MINUTE = "([T ][0-9]{2}:[0-9]{2})(Z|[+-].*)?$"
 
 
 def read_stream(session: SparkSession, folder: Path, stream: FileStream, time: str) -> DataFrame:
-    """Return the files that come into a folder as a streaming DataFrame.
+    """Return the files, or links to them, that come into a folder as a streaming DataFrame.
 
-    Parameters
-    ----------
-    session
-        With the settings of `skyband.spark.session`.
-    folder
-        Where files, or links to them, will appear; it must exist.
-    stream
-        The same files as the local engine sees them.
-    time
-        The column of event times.
+    The folder must exist, the session have the settings of `skyband.spark.session`. `stream` has the same files as the
+    local engine sees them; `time` is the column of event times.
     """
     first = stream.files[0]
     kind, reader = format_of(first), session.readStream.option("maxFileAge", FOREVER).option("mode", "FAILFAST")
@@ -179,13 +171,6 @@ class Feed:
     """Gives files to a stream: links in a folder, numbered in the order in which they were given.
 
     The links also say what has been given already, so a later run goes on with the rest.
-
-    Parameters
-    ----------
-    folder
-        For the links; made if it does not exist.
-    stream
-        The files.
     """
 
     def __init__(self, folder: Path, stream: FileStream) -> None:
@@ -199,10 +184,6 @@ class Feed:
                 before[file] -= 1  # a file that is named twice is read twice
             else:
                 self.files.append(file)
-        self._check_formats()
-        self.columns = stream.check(stream.files[0]).names
-
-    def _check_formats(self) -> None:
         first, *others = [*self.given, *self.files]
         if other := next((file for file in others if format_of(file) is not format_of(first)), None):
             msg = (
@@ -210,6 +191,7 @@ class Feed:
                 "--engine local"
             )
             raise InputError(msg)
+        self.columns = stream.check(stream.files[0]).names
 
     def batches(self, size: int) -> Iterator[list[Path]]:
         """Give the files, about so many bytes at a time but at least one; yields each batch once it is there."""
@@ -235,10 +217,9 @@ class Feed:
 
     def _give(self, batch: list[Path]) -> list[Path]:
         links = {}
-        for file in batch:
-            suffix = ".gz" if file.name.lower().endswith(".gz") else ""
-            links[f"{len(self.given):012}{suffix}"] = file
-            self.given.append(file)
+        for number, file in enumerate(batch, len(self.given)):
+            links[f"{number:012}{'.gz' if file.name.lower().endswith('.gz') else ''}"] = file
+        self.given += batch
         durable.link(self.folder, links)
         return batch
 

@@ -11,7 +11,7 @@ from skyband.errors import InputError
 from skyband.spark.checkpoint import Checkpoint
 from skyband.spark.control import Control
 from skyband.spark.heartbeat import Heartbeat
-from skyband.spark.stream import StreamSpec
+from skyband.spark.loop import StreamSpec
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class Running:
     """StreamingQuery's words for a stream that is known by its checkpoint folder."""
 
-    query: StreamingQuery
-    checkpoint: Checkpoint
-    _heartbeat: Heartbeat
+    def __init__(self, query: StreamingQuery, checkpoint: Checkpoint) -> None:
+        self.query, self.checkpoint = query, checkpoint
+        self._heartbeat = Heartbeat(checkpoint, query)
 
     @property
     def id(self) -> str:
@@ -107,10 +107,9 @@ class Handle(Running, Control):
     """
 
     def __init__(self, query: StreamingQuery, stream: StreamSpec) -> None:
-        super().__init__(stream.checkpoint)
-        self.query = query
+        Control.__init__(self, stream.checkpoint)
+        Running.__init__(self, query, stream.checkpoint)
         self.stream = stream
-        self._heartbeat = Heartbeat(stream.checkpoint, query)
 
     def _ended(self) -> None:
         for feed in self.stream.feeds.values():
@@ -126,8 +125,7 @@ class Handle(Running, Control):
         if self.fixed:
             msg = "with placement='executors' windows are answered when the watermark passes them; there is no finish()"
             raise InputError(msg)
-        states = self.checkpoint.states()
-        if not states:
+        state = self.checkpoint.last()
+        if state is None:
             return Answers()
-        last = self.checkpoint.load(states[-1]).monitor
-        return Monitor.restore(last, services=self.stream.services).finish()
+        return Monitor.restore(state.monitor, services=self.stream.services).finish()

@@ -1,4 +1,4 @@
-"""Signs of life in a checkpoint folder: who sees only the folder can tell whether the stream still runs.
+"""Signs of life in a checkpoint folder: they show any process that sees the folder whether the stream still runs.
 
 A thread beside the stream sets the time of one file every few seconds. So a long batch does not look like a death, and
 batches write nothing for it. A stream that ends says so in the file. One whose process was killed says nothing more,
@@ -22,17 +22,7 @@ Seen = Literal["elsewhere", "ended", "failed", "gone"]
 
 
 class Heartbeat:
-    """Beats while a stream runs.
-
-    Parameters
-    ----------
-    checkpoint
-        The stream's folder.
-    query
-        Spark's handle of the stream; without one it beats as long as the process lives.
-    every
-        Seconds between two beats.
-    """
+    """Beats every so many seconds while a stream runs; without Spark's handle of it, as long as the process lives."""
 
     _of: ClassVar[dict[Path, Heartbeat]] = {}  # those of this process
 
@@ -75,17 +65,10 @@ class Heartbeat:
 
 
 class Observer:
-    """Tells from its folder how a stream is.
+    """Finds out from its folder whether a stream runs.
 
     Machines do not agree about the time. So what counts is how long the observer has seen no new beat, by its own
-    clock; only of a beat that was there before it does the file's time say how old it is.
-
-    Parameters
-    ----------
-    checkpoint
-        The stream's folder.
-    clock
-        Gives seconds since 1970.
+    clock; only for a beat that was there before the observer does the file's time say how old it is.
     """
 
     def __init__(self, checkpoint: Checkpoint, clock: Callable[[], float] = time.time) -> None:
@@ -95,7 +78,7 @@ class Observer:
         self._last: float | None = None
 
     def look(self) -> Seen:
-        """Return how the stream is; one that never gave a sign of life is gone."""
+        """Return the state of the stream; one that never gave a sign of life is gone."""
         found, now = self.checkpoint.sign_of_life(), self.clock()
         if found is None:
             return "gone"

@@ -65,16 +65,13 @@ def kafka_history(
     around = timedelta(microseconds=parse_duration(slack, "slack"))
 
     def read(session: SparkSession, start: datetime, end: datetime) -> DataFrame:
-        from pyspark.sql import functions as F  # noqa: N812 - as everywhere
-
         low, high = _milliseconds(start, -around), _milliseconds(end, around)
         reader: Any = session.read.format("kafka").options(**(options or {}))
         reader = reader.option("kafka.bootstrap.servers", servers).option("subscribe", topic)
         # A partition without a record that late has nothing to give. There is no ending timestamp: Spark would stop
         # at the first later record, and what comes behind it out of order would be lost.
         reader = reader.option("startingTimestamp", low).option("startingOffsetsByTimestampStrategy", "latest")
-        stamped = F.expr(f"unix_millis(timestamp) >= {low}L AND unix_millis(timestamp) <= {high}L")
-        return parse(reader.load().where(stamped))
+        return parse(reader.load().where(f"unix_millis(timestamp) BETWEEN {low}L AND {high}L"))
 
     return read
 

@@ -26,7 +26,7 @@ from skyband.engine.schema import fit, fit_table
 from skyband.errors import InputError
 from skyband.files.job import Job, Report, RunObserver
 from skyband.files.stream import FileStream
-from skyband.files.writers import Output, outputs
+from skyband.files.writers import outputs
 from skyband.queries.query import Query
 from skyband.spark.file_source import Feed, read_stream, size_of
 from skyband.spark.handle import Handle
@@ -45,25 +45,16 @@ REFRESH = 0.2
 def execute(
     job: Job,
     *,
+    observer: RunObserver,
     checkpoint: Path | None = None,
     master: str | None = None,
     remote: str | None = None,
-    observer: RunObserver | None = None,
 ) -> Report:
     """Run a job on Spark; its files appear when all is done, or not at all.
 
-    Parameters
-    ----------
-    job
-        What to run.
-    checkpoint
-        The folder that lets a run go on where it was; without it, a folder is made and removed.
-    master, remote
-        Where Spark is, if not in this process: a master's or a Spark Connect server's URL.
-    observer
-        Who observes the run.
+    The `checkpoint` folder lets a run go on where it was; without it, a folder is made and removed. Spark runs in this
+    process, or at the URL of a `master` or of a Spark Connect server (`remote`).
     """
-    observer = observer or RunObserver()
     job.check()
     stream = job.stream()
     with ExitStack() as stack:
@@ -83,7 +74,7 @@ class _Run:
     stream: FileStream
     feed: Feed
     observer: RunObserver
-    tally: Tally = field(default_factory=lambda: Tally())
+    totals: BatchTotals = field(default_factory=lambda: BatchTotals())
 
     def go(self, spark: SparkSession) -> Report:
         """Read all files, then write all answers."""
@@ -103,7 +94,7 @@ class _Run:
             self._read(handle)
         finally:
             handle.stop()
-        report = self.tally.report
+        report = self.totals.report
         self._write(handle, report)
         report.seconds = clock.perf_counter() - began
         return report
@@ -120,12 +111,12 @@ class _Run:
         for batch in self.feed.batches(1 if ordered else BATCH_BYTES):
             self._wait(handle, done / size, batch)
             done += size_of(batch)
-            self.tally.note(handle)
-            self.observer.seen(self.tally.report, done / size)
+            self.totals.note(handle)
+            self.observer.seen(self.totals.report, done / size)
 
     def _wait(self, handle: Handle, share: float, files: Sequence[Path]) -> None:
         with _reasons(replace(self.stream, files=tuple(files))):
-            catch_up(handle, lambda: self.observer.seen(self.tally.report, share))
+            catch_up(handle, lambda: self.observer.seen(self.totals.report, share))
 
     # Writing.
 
@@ -140,7 +131,9 @@ class _Run:
             answers.write(fit(last, answers.schema))
             for path, name in ((self.job.late, LATE), (self.job.rejected, REJECTED)):
                 if path is not None:
-                    _copy(self.folder / name, opened.open(path, self.stream.schema))
+                    output = opened.open(path, self.stream.schema)
+                    for table in kept(self.folder / name):
+                        output.write(fit_table(table, output.schema))
         report.answers += len(last)
         report.written = answers.rows
 
@@ -154,11 +147,6 @@ class _Run:
                 msg = f"query {entry['name']!r}: {entry['error']}"
                 raise InputError(msg)
         return [*self.job.queries, *more]
-
-
-def _copy(folder: Path, output: Output) -> None:
-    for table in kept(folder):
-        output.write(fit_table(table, output.schema))
 
 
 def kept(folder: Path) -> Iterator[pa.Table]:
@@ -187,12 +175,7 @@ def catch_up(handle: Handle, meanwhile: Callable[[], None]) -> None:
         reading.result()
 
 
-def _rows(entry: dict[str, Any]) -> int:
-    """Return how many rows Spark read, each as often as it was read."""
-    return sum(source["numInputRows"] for source in entry["sources"])
-
-
-class Tally:
+class BatchTotals:
     """Adds up the progress of a stream's batches."""
 
     def __init__(self) -> None:
@@ -204,7 +187,8 @@ class Tally:
         self.batches |= {entry["batchId"]: entry for entry in handle.recentProgress if entry["skyband"]}
         found, report = self.batches.values(), self.report
         ours = [entry["skyband"] for entry in found]
-        report.rows = sum(_rows(entry) // entry["skyband"]["scans"] for entry in found)
+        read = [sum(source["numInputRows"] for source in entry["sources"]) for entry in found]  # once for each scan
+        report.rows = sum(rows // entry["scans"] for rows, entry in zip(read, ours, strict=True))
         report.late, report.partly_late = sum(e["late"] for e in ours), sum(e["partlyLate"] for e in ours)
         report.rejected, report.answers = sum(e["rejected"] for e in ours), sum(e["answers"] for e in ours)
         report.ahead = sum(e["ahead"] for e in ours)

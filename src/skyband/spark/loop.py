@@ -3,23 +3,37 @@
 The order makes a batch repeatable. It starts from the state after the batch before, takes in the commands that
 were planned for it, and writes under its own number; so a batch that is cut short at any point and replayed by
 Spark gives the same answers once more, in place of the first ones.
+
+A `StreamSpec` says what the stream is, a `StreamJob` what its kind does with a batch. `MicroBatchLoop` does what all
+kinds have in common.
 """
 
 from __future__ import annotations
 
 import logging
 import time as clock
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from skyband.answers.table import joined
+from skyband.engine.limits import WindowLimits
 from skyband.errors import TooManyWindows
 from skyband.events.ahead import doubt
+from skyband.events.batch import StreamColumns
+from skyband.remote.remote import Remote
+from skyband.spark.checkpoint import Checkpoint, State
 from skyband.spark.heartbeat import Heartbeat
+from skyband.spark.history import History
 from skyband.spark.reducers.base import BatchProgress
+from skyband.spark.services import Changes
+from skyband.spark.sinks import Sink
 from skyband.spark.sinks.base import deliver
-from skyband.spark.stream import ASKED, Blamed, Shown, StreamJob, StreamSpec
 from skyband.spark.trial import TRIAL_BATCHES, Watch, allowed, ends_stream, newest_half
 
 if TYPE_CHECKING:
@@ -28,6 +42,123 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 RECENT = 100
 AGAIN = "perhaps for another reason, so it will be tried again by itself"
+ASKED = "someone asked to suspend it"
+Blamed = dict[str, dict[str, Any]]
+"""Queries that a batch is handled without, each with its `error`, and whether it was on `trial`."""
+_STATUS = ("progress", "totals", "windows", "degraded")  # what is shown, under the same names in the status
+
+
+@dataclass
+class StreamSpec:
+    """What a stream is: its columns, its delay, where answers and side rows go, and where it is kept."""
+
+    source: StreamColumns
+    schema: pa.Schema
+    delay: int | None
+    algorithm: str
+    checkpoint: Checkpoint
+    sink: Sink | None = None
+    late: Sink | None = None
+    rejected: Sink | None = None
+    history: History | None = None
+    services: Mapping[str, Remote] = field(default_factory=dict)
+    limits: WindowLimits = field(default_factory=WindowLimits)
+    ahead: int | None = None
+    budget: float | None = 30.0
+
+    @property
+    def feeds(self) -> dict[str, Changes]:
+        """The services that push their changes."""
+        asked = {name: remote.gateway.service for name, remote in self.services.items()}
+        return {name: service for name, service in asked.items() if isinstance(service, Changes)}
+
+
+@dataclass
+class Shown:
+    """What people see of a stream: progress, totals, and each query's latest window and answer."""
+
+    progress: list[dict[str, Any]] = field(default_factory=list)
+    totals: dict[str, int] = field(default_factory=dict)
+    windows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    degraded: str | None = None
+    latest: pa.Table | None = None
+
+    @classmethod
+    def load(cls, checkpoint: Checkpoint) -> Shown:
+        """Return what is shown now."""
+        status = checkpoint.status()
+        return cls(**{name: status[name] for name in _STATUS if name in status}, latest=checkpoint.latest())
+
+    def save(self, checkpoint: Checkpoint, **more: Any) -> None:
+        """Show this from now on, and what else belongs to the status."""
+        checkpoint.show(more | {name: getattr(self, name) for name in _STATUS}, self.latest)
+
+    def note(self, windows: Mapping[str, dict[str, Any]], answers: pa.Table) -> None:
+        """Show the latest windows of some queries, and their answers; those of others stay."""
+        self.windows |= windows
+        others = [] if self.latest is None else [
+            self.latest.filter(pc.invert(pc.is_in(self.latest["query"], answers["query"].unique())))
+        ]  # fmt: skip
+        self.latest = joined([answers, *others])
+
+
+class StreamJob(ABC):
+    """What one kind of stream does with a micro-batch; it can be pickled before it is resumed."""
+
+    durable = True
+    """Whether the driver keeps the state, and takes commands; else Spark's state store keeps it."""
+    retried: str | None = None
+    """The suspended query that this batch tries again."""
+
+    def __init__(self, spec: StreamSpec) -> None:
+        self.spec = spec
+        self.state, self.shown = State(b""), Shown()
+
+    @abstractmethod
+    def resume(self, state: State | None) -> None:
+        """Take up the state after the batch before; begin anew where there is none."""
+
+    # Queries that come and go; a job without commands has none that do.
+
+    def apply(self, command: dict[str, Any], suspended: Mapping[str, Any]) -> None:  # noqa: B027 - as said
+        """Follow a command; whoever wrote it must not be able to stop the stream."""
+
+    def coming(self, commands: Sequence[dict[str, Any]]) -> set[str]:  # noqa: ARG002 - for those that have some
+        """Return the queries that a batch with these commands is handled with, and that can be suspended."""
+        return set()
+
+    def suspend(self, suspended: Blamed) -> None:  # noqa: B027 - as said
+        """Handle the batch without some queries, and perhaps try one again that was suspended before."""
+
+    def on_trial(self, suspended: Mapping[str, Any]) -> list[str]:  # noqa: ARG002 - for those that have some
+        """Return the served queries that have not proved themselves yet, the newest last."""
+        return []
+
+    # One batch.
+
+    @abstractmethod
+    def reduce(self, df: DataFrame, progress: BatchProgress) -> None:
+        """Take the batch in."""
+
+    @abstractmethod
+    def advance(self, df: DataFrame, batch_id: int, progress: BatchProgress) -> pa.Table | None:
+        """Return the answers that the batch gives, and show the latest."""
+
+    def side_rows(self) -> list[tuple[Sink | None, pa.Table]]:
+        """Return what else the batch brought, and where it goes."""
+        return []
+
+    def snapshot(self) -> bytes:
+        """Return the state after the batch."""
+        return b""
+
+    @abstractmethod
+    def report(self, batch_id: int, progress: BatchProgress) -> dict[str, Any]:
+        """Return the batch's progress, and add up the totals."""
+
+    def queries(self) -> list[dict[str, Any]]:
+        """List the queries, and how each stands."""
+        return []
 
 
 def not_after(ahead: int | None) -> int | None:
@@ -37,15 +168,7 @@ def not_after(ahead: int | None) -> int | None:
 
 @dataclass
 class MicroBatchLoop:
-    """Handles the micro-batches of a stream; given to ``foreachBatch``, so it can be pickled before its first call.
-
-    Parameters
-    ----------
-    spec
-        What the stream is.
-    job
-        What its kind does with a batch.
-    """
+    """Handles the micro-batches of a stream; given to ``foreachBatch``, so it can be pickled before its first call."""
 
     spec: StreamSpec
     job: StreamJob
@@ -157,13 +280,14 @@ class MicroBatchLoop:
         rows, shown, limit = progress.input_rows, self.job.shown, progress.not_after
         if rows is None:
             rows = df.count() if 2 * progress.ahead > progress.candidate_rows else progress.candidate_rows
-        if rows:
-            found = None if limit is None else doubt(
-                rows, progress.ahead, progress.ahead_at, limit, self.spec.source, self.spec.schema
-            )  # fmt: skip
-            if found is not None and shown.degraded is None:
-                logger.warning(found)
-            shown.degraded = found
+        if not rows:
+            return
+        found = None
+        if limit is not None:
+            found = doubt(rows, progress.ahead, progress.ahead_at, limit, self.spec.source, self.spec.schema)
+        if found is not None and shown.degraded is None:
+            logger.warning(found)
+        shown.degraded = found
 
     def _finish(self, df: DataFrame, batch_id: int, progress: BatchProgress, answers: pa.Table | None) -> None:
         """Write the answers of a batch that was taken in, keep the state, and report."""
@@ -181,13 +305,17 @@ class MicroBatchLoop:
         entry["durationMs"] = progress.milliseconds()
         shown = job.shown
         shown.progress = [*[old for old in shown.progress if old["batchId"] < batch_id][-RECENT + 1 :], entry]
-        status = {
-            "batch": batch_id, "applied": state.applied, "totals": shown.totals, "queries": job.queries(),
-            "windows": shown.windows, "progress": shown.progress, "degraded": shown.degraded,
-            "refused": state.refused,
-        }  # fmt: skip
-        self.spec.checkpoint.show(status, shown.latest)
+        more = {"batch": batch_id, "applied": state.applied, "queries": job.queries(), "refused": state.refused}
+        shown.save(self.spec.checkpoint, **more)
 
 
 def _blame(error: str, trial: bool = False) -> dict[str, Any]:
     return {"error": error, "trial": trial}
+
+
+def datetime_of(microseconds: int) -> datetime:
+    """Return a moment; the earliest or latest `datetime` where it is out of range."""
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC) if microseconds < 0 else datetime.max.replace(tzinfo=UTC)

@@ -19,12 +19,12 @@ from skyband.queries.query import Query
 from skyband.spark import columns
 from skyband.spark.checkpoint import State
 from skyband.spark.control import check, query_of
-from skyband.spark.reducers.base import BatchProgress, Reducer
+from skyband.spark.loop import ASKED, Blamed, StreamJob, StreamSpec, datetime_of
+from skyband.spark.reducers.base import BatchProgress
 from skyband.spark.reducers.partials import PartialsReducer
 from skyband.spark.reducers.ranking import RankingReducer
 from skyband.spark.sinks import Sink
-from skyband.spark.stream import ASKED, Blamed, StreamJob, StreamSpec, datetime_of
-from skyband.windows import NEVER
+from skyband.windows import NEVER, watermark_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,12 +36,7 @@ REFUSED = 20
 class MonitorJob(StreamJob):
     """Takes batches into a monitor; queries come and go, and may be suspended.
 
-    Parameters
-    ----------
-    spec
-        What the stream is.
-    declared
-        The queries that the stream was started with; those that changed since the last start are changed.
+    The stream was started with the `declared` queries; those that differ from the last start are changed.
     """
 
     monitor: Monitor
@@ -69,9 +64,8 @@ class MonitorJob(StreamJob):
         else:
             self.monitor, self.state = Monitor.restore(state.monitor, **given), state
         self.whole = spec.late is not None or spec.rejected is not None
-        self.reducers: list[Reducer[Monitor]] = [
-            RankingReducer(spec.source, spec.schema, spec.delay, self.whole), PartialsReducer(spec.source, spec.schema)
-        ]  # fmt: skip
+        self.ranking = RankingReducer(spec.source, spec.schema, spec.delay, self.whole)
+        self.partials = PartialsReducer(spec.source, spec.schema)
         self._declare()
 
     def _empty(self, queries: Sequence[Query], **more: Any) -> Monitor:
@@ -122,7 +116,7 @@ class MonitorJob(StreamJob):
                 return
 
     def apply(self, command: dict[str, Any], suspended: Mapping[str, Any]) -> None:
-        """Do what was asked for; a query that cannot be served, or is to be `suspended`, is kept with the reason."""
+        """Follow a command; a query that cannot be served, or is to be `suspended`, is kept with the reason."""
         if command["do"] == "nothing":
             logger.warning("command %s is left out: %s", command["number"], command["error"])
             refused = self.state.refused | {str(command["number"]): command["error"]}
@@ -174,9 +168,10 @@ class MonitorJob(StreamJob):
 
     def _suspend(self, name: str, error: str) -> None:
         """Stop serving a query, but keep it with the reason; nothing happens where it is not known."""
-        for query in [query for query in self.monitor.queries if query.name == name]:
+        served = {query.name: query for query in self.monitor.queries}
+        if name in served:
             self._forget(name)
-            self.state.suspended[name] = {"query": query.as_dict()}
+            self.state.suspended[name] = {"query": served[name].as_dict()}
         if name in self.state.suspended:
             self.state.suspended[name] |= {"error": error, "retry": False}
 
@@ -203,17 +198,16 @@ class MonitorJob(StreamJob):
         if self.whole and self.monitor.partials_plans():
             self._take_all(df, progress)
         else:
-            for reducer in self.reducers:
-                reducer.reduce(df, self.monitor, progress)
+            self.ranking.reduce(df, self.monitor, progress)
+            self.partials.reduce(df, self.monitor, progress)
         progress.ahead = self.monitor.stats().ahead - self._before.ahead
 
     def _take_all(self, df: DataFrame, progress: BatchProgress) -> None:
         progress.scans, limit = 1, progress.not_after
         with progress.phase("scan"):
-            table = df.toArrow()
+            table = columns.collected(df)
         with progress.phase("push"):
             progress.candidate_rows = progress.input_rows = table.num_rows
-            table = table.cast(columns.in_utc(table.schema))
             progress.ahead_at = None if limit is None else ahead_time(table, self.spec.source, limit)
             progress.answers = [self.monitor.push(table, not_after=limit)]
 
@@ -222,10 +216,9 @@ class MonitorJob(StreamJob):
         monitor, spec = self.monitor, self.spec
         for wanted in monitor.backfills() if spec.history is not None else ():
             monitor.fill(wanted.name, self._past(wanted, df.sparkSession) if wanted.low < wanted.high else [])
-        newest = monitor.newest if monitor.newest > NEVER else None
         for name, feed in spec.feeds.items():
-            monitor.push_changes(name, feed.drain(batch_id), at=newest)
-        progress.answers.append(monitor.advance(None if spec.delay is None or newest is None else newest - spec.delay))
+            monitor.push_changes(name, feed.drain(batch_id), at=None if monitor.newest == NEVER else monitor.newest)
+        progress.answers.append(monitor.advance(watermark_of(monitor.newest, spec.delay)))
         found = [part for part in progress.answers if len(part)]
         for part in found:
             self._note_latest(part.latest())
@@ -233,13 +226,11 @@ class MonitorJob(StreamJob):
 
     def _past(self, wanted: PendingBackfill, session: SparkSession) -> pa.Table:
         """Return the candidates among the events of an interval of the past."""
-        from pyspark.sql import functions as F  # noqa: N812 - as everywhere
-
         spec, low, high = self.spec, wanted.low, wanted.high
         assert spec.history is not None
         past = spec.history(session, datetime_of(low), datetime_of(high))
         time = columns.event_time_sql(spec.source, spec.schema)
-        past = past.where(F.expr(f"{time} >= {low}L AND {time} < {high}L"))
+        past = past.where(f"{time} >= {low}L AND {time} < {high}L")
         return RankingReducer(spec.source, spec.schema).reduce(past, self._empty(wanted.queries)).rows
 
     def _note_latest(self, answers: Answers) -> None:
@@ -257,10 +248,11 @@ class MonitorJob(StreamJob):
 
     def side_rows(self) -> list[tuple[Sink | None, pa.Table]]:
         """Return the late and the rejected rows."""
-        sinks, names = {"late": self.spec.late, "rejected": self.spec.rejected}, self.spec.schema.names
-        found = [(sinks[what], pa.Table.from_batches(rows).select(names)) for what, rows in self.side.items() if rows]
-        for rows in self.side.values():
-            rows.clear()
+        names, found = self.spec.schema.names, []
+        for what, sink in (("late", self.spec.late), ("rejected", self.spec.rejected)):
+            if rows := self.side[what]:
+                found.append((sink, pa.Table.from_batches(rows).select(names)))
+                rows.clear()
         return found
 
     def snapshot(self) -> bytes:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from skyband.answers.answer import Row
 from skyband.answers.standings import Standing
-from skyband.errors import QueryError
 from skyband.queries.query import Query
 
 if TYPE_CHECKING:
@@ -25,24 +24,10 @@ _STYLE = {
 
 
 class Board:
-    """The latest answers of some queries, and what moved since the look before.
-
-    Parameters
-    ----------
-    control
-        The stream.
-    names
-        Which queries; all of them where there are none.
-    rows
-        How many rows of each answer to show.
-    """
+    """The latest answers of some queries of a stream (of all where none is named), and what moved since last time."""
 
     def __init__(self, control: Control, names: Sequence[str] = (), rows: int = 10) -> None:
         self.control, self.names, self.most = control, names, rows
-        known = [entry["name"] for entry in control.queries]
-        if unknown := [name for name in names if name not in known]:
-            msg = f"there is no query {unknown[0]!r}; there are {', '.join(map(repr, known)) or 'none'}"
-            raise QueryError(msg)
         self._standings: dict[str, Standing] = {}
 
     def look(self) -> list[tuple[dict[str, Any], list[Row], Standing]]:
@@ -113,8 +98,8 @@ def _text(entry: dict[str, Any], rows: Sequence[Row], standing: Standing) -> str
 class Shown:
     """Leaderboards that follow a stream in a notebook, until it ends or `stop` is called."""
 
-    def __init__(self, board: Board, every: float, running: Callable[[], bool], display: Any, html: Any) -> None:
-        self._board, self._every, self._running = board, every, running
+    def __init__(self, board: Board, every: float, display: Any, html: Any) -> None:
+        self._board, self._every = board, every
         self._html, self._drawn = html, board.html()
         self._output = display(html(self._drawn), display_id=True)
         self._stopping = threading.Event()
@@ -123,7 +108,7 @@ class Shown:
 
     def _follow(self) -> None:
         while not self._stopping.wait(self._every):
-            last = not self._running()
+            last = not self._board.control.is_running
             if (drawn := self._board.html()) != self._drawn:
                 self._drawn = drawn
                 self._output.update(self._html(drawn))
@@ -139,7 +124,7 @@ class Shown:
         """Show nothing more when a cell ends with this."""
 
 
-def show(board: Board, every: float, running: Callable[[], bool]) -> Shown | None:
+def show(board: Board, every: float) -> Shown | None:
     """Show leaderboards, live in a notebook; elsewhere print them once."""
     python = sys.modules.get("IPython")
     shell = python.get_ipython() if python is not None else None
@@ -148,4 +133,4 @@ def show(board: Board, every: float, running: Callable[[], bool]) -> Shown | Non
         return None
     from IPython.display import HTML, display
 
-    return Shown(board, every, running, display, HTML)
+    return Shown(board, every, display, HTML)

@@ -13,6 +13,7 @@ from skyband.spark.columns import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
 
 
 class Frame:
@@ -31,8 +32,6 @@ class Frame:
     Examples
     --------
     >>> services = {"followers": Frame(spark.read.table("users"), id="name", value="followers")}  # doctest: +SKIP
-
-        A DataFrame as a service: its rows are read when values are refreshed.
     """
 
     def __init__(self, df: DataFrame, *, id: str, value: str) -> None:  # noqa: A002 - the same word as everywhere
@@ -40,9 +39,7 @@ class Frame:
             what = "a stream" if getattr(df, "isStreaming", False) else f"of type {type(df).__name__}"
             msg = f"the DataFrame of the service is {what}; give a batch DataFrame, or the stream in Changes"
             raise InputError(msg)
-        if missing := [name for name in (id, value) if name not in df.columns]:
-            msg = f"the DataFrame of the service has no column {missing[0]!r}; it has {', '.join(df.columns)}"
-            raise InputError(msg)
+        _check_columns(df, (id, value), "DataFrame of the service")
         self._df, self._id, self._value = df, id, value
 
     def fetch(self, ids: Sequence[Id]) -> Mapping[Any, Any]:
@@ -51,13 +48,7 @@ class Frame:
 
         name, value = F.col(quoted(self._id)), F.col(quoted(self._value))
         found = self._df.where(name.isin(list(ids))).select(name, value.cast("double")).collect()
-        rows = [(row[0], row[1]) for row in found]
-        return dict.fromkeys(ids) | matched(ids, rows)
-
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import StreamingQuery
+        return dict.fromkeys(ids) | matched(ids, [(row[0], row[1]) for row in found])
 
 
 class Changes:
@@ -80,8 +71,6 @@ class Changes:
     --------
     >>> feed = spark.readStream.table("follower_changes")  # doctest: +SKIP
     >>> services = {"followers": Changes(feed, id="name", value="followers", time="changed")}  # doctest: +SKIP
-
-        A stream of changes as a service: the remote side tells what is new, and need not be asked.
     """
 
     pushes = True
@@ -92,9 +81,7 @@ class Changes:
             msg = f"the changes are {what}; give a streaming DataFrame, or the batch in Frame"
             raise InputError(msg)
         wanted = [name for name in (id, value, time) if name is not None]
-        if missing := [name for name in wanted if name not in df.columns]:
-            msg = f"the stream of changes has no column {missing[0]!r}; it has {', '.join(df.columns)}"
-            raise InputError(msg)
+        _check_columns(df, wanted, "stream of changes")
         self._df, self._names = df.select(*map(quoted, wanted)), (id, value, time)
         self._lock = threading.Lock()
         self._latest: dict[Id, tuple[Any, float | None]] = {}
@@ -142,3 +129,9 @@ class Changes:
         """Return the latest values, for those who ask nevertheless; ids that never changed are not answered."""
         with self._lock:
             return {name: self._latest[name][1] for name in ids if name in self._latest}
+
+
+def _check_columns(df: DataFrame, names: Sequence[str], what: str) -> None:
+    if missing := [name for name in names if name not in df.columns]:
+        msg = f"the {what} has no column {missing[0]!r}; it has {', '.join(df.columns)}"
+        raise InputError(msg)

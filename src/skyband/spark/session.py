@@ -43,18 +43,14 @@ LOCAL = {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.
 def session(master: str | None = None, remote: str | None = None) -> Iterator[SparkSession]:
     """Give a session with our settings, and stop it at the end if nobody had it before.
 
-    Parameters
-    ----------
-    master
-        Where to run, as Spark writes it (``"spark://host:7077"``, ``"local[4]"``); this process when left out.
-    remote
-        A Spark Connect server instead (``"sc://host:15002"``).
+    It runs in this process, unless a `master` (``"spark://host:7077"``, ``"local[4]"``) or a Spark Connect server
+    (`remote`, ``"sc://host:15002"``) is named.
     """
     _check_pyspark()
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they print errors that are caught and told
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they print errors that are caught
         PySparkLogger.getLogger(name).disabled = True
     running = SparkSession.getActiveSession() if remote is None else None
     if running is not None:  # someone else's: it keeps its own settings, and is not stopped
@@ -113,15 +109,7 @@ def _knock(url: str) -> None:
 def local_session(master: str | None = None) -> SparkSession:
     """Start Spark with this process as its driver: quiet, without a web page, with memory to suit the machine.
 
-    Parameters
-    ----------
-    master
-        Where the work is done; on all cores of this machine when left out.
-
-    Raises
-    ------
-    InputError
-        Where Java is missing or too old, or Spark does not start.
+    The work is done on all cores of this machine, unless a `master` is named.
     """
     _check_pyspark()
     check_java()

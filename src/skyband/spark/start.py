@@ -25,16 +25,15 @@ from skyband.spark.checkpoint import Checkpoint
 from skyband.spark.control import check
 from skyband.spark.handle import Handle
 from skyband.spark.history import History, as_history
-from skyband.spark.loop import MicroBatchLoop
+from skyband.spark.loop import MicroBatchLoop, StreamJob, StreamSpec
 from skyband.spark.monitor_job import MonitorJob
 from skyband.spark.sinks import Files, as_sink
 from skyband.spark.state_store import Plan, StateStoreJob, answers_of
-from skyband.spark.stream import StreamJob, StreamSpec
 from skyband.times import SECOND, Duration, not_negative
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import DataStreamWriter
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 logger = logging.getLogger(__name__)
 TRIGGERS = ("processingTime", "availableNow")
@@ -120,22 +119,13 @@ def start(
     source, schema = stream_of(df, time, id, time_unit)
     delay = not_negative(watermark, "watermark")
     algorithms.find(algorithm)
-    folder = Checkpoint(checkpoint_folder(checkpoint))
     stream = StreamSpec(
-        source,
-        schema,
-        delay,
-        algorithm,
-        folder,
-        as_sink(sink),
-        as_sink(late, "late"),
-        as_sink(rejected, "rejected"),
-        as_history(history),
-        as_remotes(services),
-        WindowLimits(max_window_ends, max_cuts).over(source, schema),
-        not_negative(max_ahead, "max_ahead"),
-        _seconds(trial_budget),
-    )
+        source, schema, delay, algorithm, checkpoint_of(checkpoint),
+        sink=as_sink(sink), late=as_sink(late, "late"), rejected=as_sink(rejected, "rejected"),
+        history=as_history(history), services=as_remotes(services),
+        limits=WindowLimits(max_window_ends, max_cuts).over(source, schema),
+        ahead=not_negative(max_ahead, "max_ahead"), budget=_seconds(trial_budget),
+    )  # fmt: skip
     _check_folders(stream)
     Monitor(listed, services=stream.services)  # refuses what is no query, and names that come twice
     for number, query in enumerate(listed):
@@ -149,15 +139,31 @@ def start(
     if placement == "executors":
         df, plan = _on_executors(df, listed, stream)
         job = StateStoreJob(stream, plan)
-    writer = writer_of(df, trigger, name, folder)
+    declared = [query.as_dict() for query in listed]
+    return Handle(launch(df, stream, job, declared, placement=placement, trigger=trigger, name=name), stream)
+
+
+def launch(
+    df: DataFrame,
+    stream: StreamSpec,
+    job: StreamJob,
+    declared: list[dict[str, Any]],
+    *,
+    placement: str,
+    trigger: dict[str, Any] | None,
+    name: str | None,
+) -> StreamingQuery:
+    """Open the checkpoint of a stream, and let Spark hand its micro-batches to the loop."""
+    folder, source = stream.checkpoint, stream.source
+    writer = _writer(df, trigger, name, folder)
     identity = {
-        "time": time, "id": id, "time_unit": time_unit, "id_type": str(schema.field(id).type),
-        "algorithm": algorithm, "placement": placement,
+        "time": source.time, "id": source.id, "time_unit": source.time_unit,
+        "id_type": str(stream.schema.field(source.id).type), "algorithm": stream.algorithm, "placement": placement,
     }  # fmt: skip
-    folder.open(identity, schema, [query.as_dict() for query in listed], list(stream.services), asdict(stream.limits))
+    folder.open(identity, stream.schema, declared, list(stream.services), asdict(stream.limits))
     for feed in stream.feeds.values():
         feed.start()
-    return Handle(writer.foreachBatch(MicroBatchLoop(stream, job)).start(), stream)
+    return writer.foreachBatch(MicroBatchLoop(stream, job)).start()
 
 
 def _seconds(trial_budget: Duration | None) -> float | None:
@@ -204,17 +210,17 @@ def _check_folders(stream: StreamSpec) -> None:
         seen[folder.absolute()] = name
 
 
-def checkpoint_folder(checkpoint: str | os.PathLike[str] | None) -> str:
-    """Return the folder that was given, or one that lasts as long as the process."""
-    if checkpoint is not None:
-        return os.fspath(checkpoint)
+def checkpoint_of(folder: str | os.PathLike[str] | None) -> Checkpoint:
+    """Return the checkpoint in the folder that was given, or in one that lasts as long as the process."""
+    if folder is not None:
+        return Checkpoint(folder)
     made = tempfile.mkdtemp(prefix="skyband-")
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     logger.warning("no checkpoint was given: this stream cannot be continued after this process")
-    return made
+    return Checkpoint(made)
 
 
-def writer_of(df: DataFrame, trigger: dict[str, Any] | None, name: str | None, folder: Checkpoint) -> DataStreamWriter:
+def _writer(df: DataFrame, trigger: dict[str, Any] | None, name: str | None, folder: Checkpoint) -> DataStreamWriter:
     """Return the writer of a stream; refuse a trigger that it does not know."""
     writer = df.writeStream.option("checkpointLocation", str(folder.folder.absolute()))
     if name is not None:

@@ -28,7 +28,7 @@ from skyband import algorithms
 from skyband.answers.table import TIME
 from skyband.engine.intake import Ranking
 from skyband.engine.monitor import Monitor
-from skyband.engine.schema import answer_schema, fit, used_columns
+from skyband.engine.schema import answer_schema, fit, fit_table, used_columns
 from skyband.errors import InputError, QueryError
 from skyband.events.ahead import ahead_time
 from skyband.events.batch import EventBatch, StreamColumns
@@ -36,9 +36,9 @@ from skyband.expressions import Expression
 from skyband.queries.query import Query
 from skyband.spark import columns
 from skyband.spark.checkpoint import State
+from skyband.spark.loop import StreamJob, StreamSpec, datetime_of
 from skyband.spark.reducers.base import BatchProgress
 from skyband.spark.reducers.candidates import ROWS_AT_ONCE, gathered
-from skyband.spark.stream import StreamJob, StreamSpec, datetime_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -66,38 +66,21 @@ def answers_of(
 ) -> tuple[DataFrame, Plan]:
     """Answer queries over the groups of a stream, with their state in Spark's state store.
 
-    Parameters
-    ----------
-    df
-        The stream. Where a filter leaves few of its rows, filter it before: all rows go to the executors that
-        keep their groups.
-    queries
-        Queries over time windows, all with the same `partition_by`. A restart may bring other ones: buckets go
-        on with what they have for those that stay, and take up new ones.
-    source
-        The columns of event times and ids.
-    delay
-        How late events may come, in microseconds; Spark counts milliseconds, so it is rounded up to these.
-    algorithm
-        Which algorithm keeps the candidates.
-    buckets
-        How many monitors share the groups: several for every core, and so many that the state of each is some
-        megabytes at most. A checkpoint stays with the number it began with.
-    ahead
-        How far event times may be ahead of the clock, in microseconds; None: as far as they like. Spark reads the clock
-        once per micro-batch, and keeps what it read with the batch's offsets, so a replay decides alike.
+    The queries have the same `partition_by`. A restart may bring other ones: buckets go on with what they have for
+    those that stay, and take up new ones. Each of the `buckets` has a monitor: there should be several for every core,
+    and so many that the state of each is some megabytes at most. A checkpoint stays with the number it began with.
 
-    Returns
-    -------
-    A streaming DataFrame, to be written in append mode, and the plan that reads its micro-batches: what `Plan.outcome`
-    finds in them has the columns of ``Answers.table(quality=True)``. A window is answered in the first micro-batch that
-    begins with a watermark beyond its end; when no more rows come, Spark runs one without. Spark has no watermark
-    before 1970: windows that end before it wait until the stream has passed it.
+    Spark rounds the `delay` up to milliseconds. It reads the clock, from which event times may be `ahead`, once per
+    micro-batch, and keeps what it read with the batch's offsets, so a replay decides alike.
+
+    Returns a streaming DataFrame, to be written in append mode, and the plan that reads its micro-batches. A window is
+    answered in the first micro-batch that begins with a watermark beyond its end; when no more rows come, Spark runs
+    one without. Spark has no watermark before 1970: windows that end before it wait until the stream has passed it.
     """
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
     _check_engine(df)
-    partition = _check_queries(queries, buckets)
+    partition = _check_queries(queries)
     schema = columns.arrow_schema(df)
     columns.check(schema, source)
     used_columns(queries, source, schema)
@@ -105,8 +88,8 @@ def answers_of(
     latest = F.lit(None) if ahead is None else F.unix_micros(F.current_timestamp()) + F.lit(ahead)
     dealt = df.withColumns({_BUCKET: bucket, _NOT_AFTER: latest.cast("bigint")})
     select = [*(name for query in queries for name in query.select), _BUCKET, _NOT_AFTER]
-    rankings = [Ranking.of(query) for query in queries]
-    view = columns.view(dealt, source, schema, rankings, select)
+    names, worked_out = columns.needed(source, schema, map(Ranking.of, queries), select)
+    view = dealt.select(*map(columns.quoted, names), *worked_out)
     plan = Plan(
         queries=tuple(queries),
         source=source,
@@ -131,9 +114,6 @@ def answers_of(
 
 
 def _check_engine(df: DataFrame) -> None:
-    if not df.isStreaming:
-        msg = "the DataFrame is no stream; answer it with skyband.spark.topk, or make one with spark.readStream"
-        raise InputError(msg)
     provider = df.sparkSession.conf.get(_PROVIDER)
     if provider.endswith("HDFSBackedStateStoreProvider"):
         msg = (
@@ -148,11 +128,8 @@ def _check_engine(df: DataFrame) -> None:
         raise InputError(msg) from None
 
 
-def _check_queries(queries: Sequence[Query], buckets: int) -> Expression:
+def _check_queries(queries: Sequence[Query]) -> Expression:
     """Return the partition that all queries share; refuse what buckets cannot answer."""
-    if buckets < 1:
-        msg = f"buckets is {buckets}; it must be at least 1"
-        raise InputError(msg)
     if not queries:
         msg = "no query was given; give at least one"
         raise QueryError(msg)
@@ -186,7 +163,7 @@ def _answer_schema(queries: Sequence[Query], source: StreamColumns, algorithm: s
 class Outcome:
     """What a micro-batch brought: `answers`, by how much each number changed, and the watermark, if it moved.
 
-    It had so many `rows`; `not_after` is the last event time that was taken, and `ahead_at` one that was not.
+    `not_after` is the last event time that was taken, and `ahead_at` one that was not.
     """
 
     answers: pa.Table
@@ -262,11 +239,9 @@ class Plan:
 
     def take_over(self, monitor: Monitor) -> None:
         """Have a monitor serve the queries that are wanted now; it keeps what it has for those that stay."""
-        known = {query.name: query for query in monitor.queries}
-        for name in known.keys() - {query.name for query in self.queries}:
-            monitor.unregister(name)
-        for query in self.queries:
-            if query.name in known and Ranking.of(query) != Ranking.of(known[query.name]):
+        wanted = {query.name: Ranking.of(query) for query in self.queries}
+        for query in monitor.queries:
+            if wanted.get(query.name) != Ranking.of(query):
                 monitor.unregister(query.name)
         monitor.declare(self._columns(monitor))
         left = {query.name: query for query in monitor.queries}
@@ -284,25 +259,14 @@ class Plan:
 
     def push(self, monitor: Monitor, batches: Sequence[pa.RecordBatch], not_after: int | None) -> dict[str, Any]:
         """Take in what came for a bucket; say of how many rows it was, and whether any was ahead."""
-        rows = pa.Table.from_batches(batches)
-        for field in self._columns(monitor):
-            if field.name not in rows.column_names:
-                rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+        rows = fit_table(pa.Table.from_batches(batches), self._columns(monitor))
         monitor.push(rows.combine_chunks(), not_after=not_after)
         ahead = None if not_after is None else ahead_time(rows, self.source, not_after)
         return {"rows": rows.num_rows, "notAfter": not_after, "aheadAt": ahead}
 
 
 class StateStoreJob(StreamJob):
-    """Writes the answers that executors made, and shows the latest; Spark keeps the state.
-
-    Parameters
-    ----------
-    spec
-        What the stream is.
-    plan
-        What executors serve, and how to read what they send.
-    """
+    """Writes the answers that executors made by a plan, and shows the latest; Spark keeps the state."""
 
     durable = False
     outcome: Outcome

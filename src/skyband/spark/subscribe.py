@@ -23,20 +23,17 @@ from skyband.engine.subscriptions import Subscriptions
 from skyband.events.batch import TimeUnit
 from skyband.queries.subscription import Subscription
 from skyband.spark import columns
-from skyband.spark.checkpoint import Checkpoint, State
+from skyband.spark.checkpoint import State
 from skyband.spark.handle import Running
-from skyband.spark.heartbeat import Heartbeat
-from skyband.spark.loop import MicroBatchLoop
+from skyband.spark.loop import StreamJob, StreamSpec
 from skyband.spark.reducers.base import BatchProgress
-from skyband.spark.reducers.subscriptions import SubscriptionReducer
+from skyband.spark.reducers.subscriptions import reduce
 from skyband.spark.sinks import as_sink
-from skyband.spark.start import checkpoint_folder, stream_of, writer_of
-from skyband.spark.stream import StreamJob, StreamSpec
+from skyband.spark.start import checkpoint_of, launch, stream_of
 from skyband.times import Duration, not_negative
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import StreamingQuery
 
 logger = logging.getLogger(__name__)
 
@@ -94,34 +91,23 @@ def subscribe(
     fresh = Subscriptions(listed, algorithm=algorithm, time=time, id=id, time_unit=time_unit, select=select)
     fresh.declare(columns.in_utc(schema))
     ahead = not_negative(max_ahead, "max_ahead")
-    folder = Checkpoint(checkpoint_folder(checkpoint))
-    writer = writer_of(df, trigger, name, folder)
-    identity = {
-        "time": time, "id": id, "time_unit": time_unit, "id_type": str(schema.field(id).type),
-        "algorithm": algorithm, "placement": "subscriptions",
-    }  # fmt: skip
-    folder.open(identity, schema, [one.as_dict() for one in listed])
-    spec = StreamSpec(source, schema, None, algorithm, folder, as_sink(sink), ahead=ahead)
-    loop = MicroBatchLoop(spec, SubscriptionJob(spec, fresh.snapshot()))
-    return SubscriptionHandle(writer.foreachBatch(loop).start(), folder)
+    spec = StreamSpec(source, schema, None, algorithm, checkpoint_of(checkpoint), as_sink(sink), ahead=ahead)
+    job, declared = SubscriptionJob(spec, fresh.snapshot()), [one.as_dict() for one in listed]
+    query = launch(df, spec, job, declared, placement="subscriptions", trigger=trigger, name=name)
+    return SubscriptionHandle(query, spec.checkpoint)
 
 
 class SubscriptionJob(StreamJob):
     """Takes batches into subscriptions, and writes their notices.
 
-    Parameters
-    ----------
-    spec
-        What the stream is.
-    fresh
-        The subscriptions that it was started with, as a snapshot without events.
+    The stream was started with `fresh` subscriptions, as a snapshot without events.
     """
 
     subscriptions: Subscriptions
 
     def __init__(self, spec: StreamSpec, fresh: bytes) -> None:
         super().__init__(spec)
-        self.fresh, self.reducer = fresh, SubscriptionReducer()
+        self.fresh = fresh
 
     def resume(self, state: State | None) -> None:
         """Take up the state after the batch before, with those of the list that it does not know."""
@@ -134,13 +120,14 @@ class SubscriptionJob(StreamJob):
         self.state.declared = [{"name": name} for name in declared.subscriptions]
 
     def apply(self, command: dict[str, Any], suspended: Mapping[str, Any]) -> None:  # noqa: ARG002 - none are
-        """Do what was asked for."""
+        """Follow a command."""
         _apply(self.subscriptions, command)
 
     def reduce(self, df: DataFrame, progress: BatchProgress) -> None:
         """Take the batch in."""
         self._before = self.subscriptions.stats()
-        self.reducer.reduce(df, self.subscriptions, progress)
+        reduce(df, self.subscriptions, progress)
+        progress.ahead = self.subscriptions.stats().ahead - self._before.ahead
 
     def advance(self, df: DataFrame, batch_id: int, progress: BatchProgress) -> pa.Table | None:  # noqa: ARG002 - it is done
         """Return the notices that the batch gave."""
@@ -160,7 +147,7 @@ class SubscriptionJob(StreamJob):
 
 
 def _apply(subscriptions: Subscriptions, command: dict[str, Any]) -> None:
-    """Do what was asked for; what no longer fits was overtaken by another command, and what cannot be read is left out.
+    """Follow a command; one that no longer fits was overtaken by another, and one that cannot be read is left out.
 
     Whoever wrote the command must not be able to stop the stream.
     """
@@ -188,10 +175,6 @@ class SubscriptionHandle(Running):
         The stream's folder.
     """
 
-    def __init__(self, query: StreamingQuery, checkpoint: Checkpoint) -> None:
-        self.query, self.checkpoint = query, checkpoint
-        self._heartbeat = Heartbeat(checkpoint, query)
-
     def add(self, *subscriptions: Subscription) -> None:
         """Let subscriptions see what comes from the next micro-batch on."""
         self._current().add(*subscriptions)  # refuses what cannot be
@@ -215,19 +198,14 @@ class SubscriptionHandle(Running):
 
     def _current(self) -> Subscriptions:
         """Return the subscriptions as they were after the last micro-batch, and as they were asked for since."""
-        states = self.checkpoint.states()
-        if states:
-            state = self.checkpoint.load(states[-1])
+        state = self.checkpoint.last()
+        if state is not None:
             found = Subscriptions.restore(state.monitor)
         else:
-            state = State(b"")
-            identity = self.checkpoint.identity
-            found = Subscriptions(
-                [Subscription.from_dict(given) for given in self.checkpoint.declared()],
-                algorithm=identity["algorithm"], time=identity["time"], id=identity["id"],
-                time_unit=identity["time_unit"],
-            )  # fmt: skip
+            identity, declared = self.checkpoint.identity, self.checkpoint.declared()
+            fixed = {name: identity[name] for name in ("algorithm", "time", "id", "time_unit")}
+            found = Subscriptions([Subscription.from_dict(given) for given in declared], **fixed)
             found.declare(columns.in_utc(self.checkpoint.schema()))
-        for command in self.checkpoint.commands(state.applied):
+        for command in self.checkpoint.commands(0 if state is None else state.applied):
             _apply(found, command)
         return found

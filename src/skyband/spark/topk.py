@@ -70,10 +70,9 @@ def topk(
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
     _check_frame(df)
-    _check_joins([queries] if isinstance(queries, Query) else queries)
+    _check_queries([queries] if isinstance(queries, Query) else queries)
     asked = run(queries, (), time=time, id=id, time_unit=time_unit).monitor  # refuses what the core would refuse
     source, queries = asked.source, asked.queries
-    _check_queries(queries)
     schema = columns.arrow_schema(df)
     columns.check(schema, source)
     used_columns(queries, source, schema)
@@ -101,25 +100,21 @@ def _check_frame(df: DataFrame) -> None:
         raise InputError(msg)
 
 
-def _check_joins(queries: Iterable[Query]) -> None:
+def _check_queries(queries: Iterable[Query]) -> None:
     for query in queries:
-        if isinstance(query, Query) and query.join is not None:
-            msg = (
+        if not isinstance(query, Query):
+            continue  # the core refuses it
+        problems = []
+        if query.join is not None:
+            problems.append(
                 f"it joins with the service {query.join.service!r}, which is asked window by window; use "
                 "sb.spark.start or sb.run, or join a DataFrame of the remote data before"
             )
-            raise QueryError(msg, query.name)
-        if isinstance(query, Query) and not query.ranks_events:
-            msg = (
+        elif not query.ranks_events:
+            problems.append(
                 f"its score {query.score!r} has aggregates, which a batch DataFrame has groupBy and agg for; use "
                 "sb.spark.start or sb.run"
             )
-            raise QueryError(msg, query.name)
-
-
-def _check_queries(queries: Iterable[Query]) -> None:
-    for query in queries:
-        problems = []
         if query.window.counts:
             problems.append(
                 f"the window is {query.window.size} events, and the rows of a DataFrame have no order of arrival; "
@@ -167,7 +162,7 @@ def _events(
     # A cast to text also takes away a collation: ids are identified, and compared, by their bytes.
     ids = F.col(columns.quoted(source.id)).cast("string" if is_text(schema.field(source.id).type) else "bigint")
     rows = df.select(
-        columns.event_time(source, schema).alias("time"),
+        F.expr(columns.event_time_sql(source, schema)).alias("time"),
         ids.alias("id"),
         columns.value(query.score_expression, schema).cast("double").alias("score"),
         *(columns.value(e, schema).alias("partition") for e in [query.partition_expression] if e is not None),
@@ -225,7 +220,7 @@ def _order(events: DataFrame, query: Query) -> list[Column]:
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
     score = F.desc("score") if query.order == "desc" else F.asc("score")
-    ties = [columns.ascending(_carried(i), events.schema[_carried(i)].dataType) for i in range(len(query.select))]
+    ties = [columns.comparable(_carried(i), events.schema[_carried(i)].dataType) for i in range(len(query.select))]
     return [score, F.desc("time"), F.asc("id"), *ties]
 
 

@@ -24,14 +24,9 @@ POLL = 0.25
 
 
 class Watch:
-    """Stops the Spark jobs of a batch that takes too long, or that someone wants without one of its queries.
+    """Stops the Spark jobs of a batch that takes too long, or of which someone has `asked` for another attempt.
 
-    Parameters
-    ----------
-    session
-        The session of the batch: it is the stream's own, so nobody else's jobs are stopped.
-    asked
-        Whether someone asks for another attempt at the batch.
+    The session of a batch is the stream's own, so nobody else's jobs are stopped.
     """
 
     def __init__(self, session: Any, asked: Callable[[], bool]) -> None:
@@ -93,6 +88,6 @@ def allowed(budget: float, earlier: Iterable[float], cold: bool) -> float:
 
 
 def ends_stream(error: Exception) -> bool:
-    """Tell whether an error comes from outside the batch: somebody stops the stream, or Spark is gone."""
+    """Return whether an error comes from outside the batch: somebody stops the stream, or Spark is gone."""
     text = f"{type(error).__name__}: {error}".lower()
     return any(sign in text for sign in ("cancelled", "interruptedexception", "py4jnetworkerror"))

@@ -13,14 +13,6 @@ that it enters. Count and time windows of any size, slide and k.
 
 Invariant: the list of a view has the best k of the events from its start on.
 
-Examples
---------
->>> import skyband as sb
->>> q = sb.Query("top", k=2, score="x", window=sb.Window(4, slide=2))
->>> events = [{"t": t, "id": t, "x": x} for t, x in enumerate([5.0, 1.0, 4.0, 2.0, 3.0, 0.0])]
->>> [[row.id for row in a.rows] for a in sb.run([q], events, time="t", id="id", algorithm="mtopband")]
-[[0, 1], [0, 2], [2, 4], [4, 5]]
-
 Notes
 -----
 Shastri, *MTopS: Multi-Query Optimization for Continuous Top-K Query Workloads*, chapter 5. Left open there, and
@@ -34,13 +26,13 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.base import Selection
-from skyband.algorithms.in_order import CandidateKeeper, MetaQuery
+from skyband.algorithms.base import Selection, columns_of
+from skyband.algorithms.in_order import CandidateKeeper, meta_query
 from skyband.algorithms.mtops import mtopband_kernels as kernel
 from skyband.algorithms.mtops.views import Predicting, Scheduler
 from skyband.events.store import EventStore
 from skyband.order import IntArray, SlotArray
-from skyband.windows import DueWindows, Schedule
+from skyband.windows import DueWindows, Schedule, progressions
 
 _VIEW = (np.int64, np.int64, np.int64, np.int64, np.float64)
 
@@ -53,7 +45,7 @@ class MTopBand(Predicting):
 
     def keeper(self, first: int) -> CandidateKeeper:
         """Make the lists of all queries' views."""
-        return Band(self.store, MetaQuery.of(self.schedules).members, first)
+        return Band(self.store, meta_query(self.schedules), first)
 
 
 class Band(CandidateKeeper):
@@ -68,13 +60,7 @@ class Band(CandidateKeeper):
 
     def process(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Selection:
         """Take in events in order, and answer windows on the way."""
-        return self.follow(slots, *self.scheduler.until(passed), due, ks, passed)
-
-    def follow(
-        self, slots: SlotArray, opened: IntArray, steps: IntArray, due: DueWindows, ks: IntArray, passed: int
-    ) -> Selection:
-        """Do what a scheduler says: open views, let them hold fewer events, close them."""
-        store = self.store
+        store, (opened, steps) = self.store, self.scheduler.until(passed)
         self.refs = np.concatenate([self.refs, np.zeros(store.size - len(self.refs), np.int32)])
         count, used = len(self.views[0]), len(self.pool[0])
         views = tuple(np.concatenate([column, np.zeros(opened.shape[1], column.dtype)]) for column in self.views)
@@ -82,7 +68,7 @@ class Band(CandidateKeeper):
         pool = tuple(np.concatenate([column, np.empty(room, column.dtype)]) for column in self.pool)
         picks, offsets = np.empty(int(ks.sum()), np.int32), np.zeros(len(due) + 1, np.int64)
         picked = kernel.process(
-            (store.merit, store.time, store.key, store.part, store.position), slots, views, np.array([count, used]),
+            columns_of(store), slots, views, np.array([count, used]),
             pool, self.refs, opened, steps, (due.start, due.end, ks), passed, picks, offsets,
         )  # fmt: skip
         self._forget_closed(views, pool)
@@ -92,7 +78,7 @@ class Band(CandidateKeeper):
         """Leave only the views that are open, and their stretches of the pool."""
         _start, k, _count, begin, _threshold = self.views = tuple(column[views[1] > 0] for column in views)
         moved = np.cumsum(k) - k
-        place = np.repeat(begin - moved, k) + np.arange(k.sum())
+        _, place = progressions(begin, 1, k)
         self.pool = pool[0][place], pool[1][place]
         begin[:] = moved
 
@@ -118,8 +104,7 @@ class Band(CandidateKeeper):
     def _held(self) -> IntArray:
         """Return the places of the pool that are in use."""
         _start, _k, count, begin, _threshold = self.views
-        held: IntArray = np.repeat(begin - (np.cumsum(count) - count), count) + np.arange(count.sum())
-        return held
+        return progressions(begin, 1, count)[1]
 
     def bound(self) -> int:
         """Return the sum of what the views can hold."""

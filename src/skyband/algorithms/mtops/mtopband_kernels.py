@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.shared_kernels import CLOSED, DUE, EVENT, OPENED, PICKED, STEP
 from skyband.compiled import jit
 from skyband.order import is_better
 
@@ -88,34 +87,35 @@ def process(
 ) -> Any:  # fmt: skip
     """Take in events in order, and do on the way what a scheduler says.
 
-    As `toplist.process`; `numbers` has how many views there are, and how much of the pool is used. Returns how
+    As `top_list_kernels.process`; `numbers` has how many views there are, and how much of the pool is used. Returns how
     many events were picked.
     """
     position = events[4]
     start, k, count, begin, threshold = views
-    at = np.zeros(5, np.int64)
+    first, depth = opened[0], opened[1]
+    when, of, k_now = steps[0], steps[1], steps[2]
+    due_start, due_end, due_k = due
+    e = d = o = c = n = 0  # how many events came, windows were answered, views opened and stepped down, events picked
     while True:
-        more = at[EVENT] < fresh.size
-        now = position[fresh[at[EVENT]]] if more else passed
-        while at[DUE] < due[0].size and due[1][at[DUE]] <= now:
-            d = at[DUE]
-            view = np.searchsorted(start[: numbers[0]], due[0][d])
-            if view < numbers[0] and start[view] == due[0][d]:
-                at[PICKED] = pick(views, view, due[2][d], pool, picks, at[PICKED])
-            at[DUE] += 1
-            offsets[at[DUE]] = at[PICKED]
+        more = e < fresh.size
+        now = position[fresh[e]] if more else passed
+        while d < due_end.size and due_end[d] <= now:
+            view = np.searchsorted(start[: numbers[0]], due_start[d])
+            if view < numbers[0] and start[view] == due_start[d]:
+                n = pick(views, view, due_k[d], pool, picks, n)
+            d += 1
+            offsets[d] = n
         # Views open before any closes: where no event comes for long, one may open and close at once.
-        while at[OPENED] < opened.shape[1] and opened[0, at[OPENED]] <= now:
+        while o < first.size and first[o] <= now:
             v = numbers[0]
-            start[v], k[v], count[v], begin[v] = opened[0, at[OPENED]], opened[1, at[OPENED]], 0, numbers[1]
-            threshold[v] = -np.inf
+            start[v], k[v], count[v], begin[v], threshold[v] = first[o], depth[o], 0, numbers[1], -np.inf
             numbers[0] += 1
             numbers[1] += k[v]
-            at[OPENED] += 1
-        while at[CLOSED] < steps.shape[1] and steps[STEP, at[CLOSED]] <= now:
-            lower(views, np.searchsorted(start[: numbers[0]], steps[1, at[CLOSED]]), steps[2, at[CLOSED]], pool, refs)
-            at[CLOSED] += 1
+            o += 1
+        while c < when.size and when[c] <= now:
+            lower(views, np.searchsorted(start[: numbers[0]], of[c]), k_now[c], pool, refs)
+            c += 1
         if not more:
-            return at[PICKED]
-        insert(events, fresh[at[EVENT]], views, numbers[0], pool, refs)
-        at[EVENT] += 1
+            return n
+        insert(events, fresh[e], views, numbers[0], pool, refs)
+        e += 1

@@ -18,15 +18,6 @@ times as much as one.
 
 Invariant: an event is in the list if and only if a view of a window that is still to be answered holds it.
 
-Examples
---------
->>> import skyband as sb
->>> q = sb.Query("top", k=2, score="x", window=sb.Window(4, slide=2))
->>> events = [{"t": t, "id": t, "x": x} for t, x in enumerate([5.0, 1.0, 4.0, 2.0, 3.0, 0.0])]
->>> for algorithm in (MinTopK, MTopList):
-...     answers = sb.run([q], events, time="t", id="id", algorithm=algorithm.name)
-...     assert [[row.id for row in a.rows] for a in answers] == [[0, 1], [0, 2], [2, 4], [4, 5]], algorithm.name
-
 Notes
 -----
 Shastri, *MTopS: Multi-Query Optimization for Continuous Top-K Query Workloads*, chapter 6: each event is marked with
@@ -49,11 +40,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from skyband.algorithms.base import Selection
-from skyband.algorithms.in_order import CandidateKeeper, MetaQuery, PerQuery
+from skyband.algorithms.base import Selection, columns_of
+from skyband.algorithms.in_order import CandidateKeeper, PerQuery, meta_query
 from skyband.algorithms.mtops import top_list_kernels as kernel
 from skyband.algorithms.mtops.views import Predicting, Scheduler
-from skyband.algorithms.shared_kernels import PICKED, WALK
 from skyband.events.store import EventStore
 from skyband.order import IntArray, SlotArray
 from skyband.windows import DueWindows, Schedule
@@ -67,8 +57,7 @@ class MinTopK(Predicting):
 
     def keeper(self, first: int) -> CandidateKeeper:
         """Make a list per query."""
-        members = MetaQuery.of(self.schedules).members
-        return PerQuery([(member, TopList(self.store, [member], first)) for member in members])
+        return PerQuery([(one, TopList(self.store, [one], first)) for one in meta_query(self.schedules)])
 
 
 class MTopList(Predicting):
@@ -79,21 +68,11 @@ class MTopList(Predicting):
 
     def keeper(self, first: int) -> CandidateKeeper:
         """Make one list for all queries."""
-        return TopList(self.store, MetaQuery.of(self.schedules).members, first)
+        return TopList(self.store, meta_query(self.schedules), first)
 
 
 class TopList(CandidateKeeper):
-    """One list for all views of some queries.
-
-    Parameters
-    ----------
-    store
-        Where the events live.
-    members
-        The queries' windows, each once.
-    first
-        Where the first event lies.
-    """
+    """One list for all views of some queries, whose windows `members` has each once; the first event is at `first`."""
 
     def __init__(self, store: EventStore, members: Sequence[Schedule], first: int) -> None:
         self.store = store
@@ -103,20 +82,14 @@ class TopList(CandidateKeeper):
         self.nodes, self.merit = np.zeros((0, kernel.NODE), np.int64), np.empty(0)
         self.links = np.zeros((0, kernel.LEVELS, 2), np.int64)
         self._widen(64)
-        kernel.reset(self.links, self.numbers)
+        self.links[0, :, kernel.WORSE], self.links[1, :, kernel.BETTER] = 1, 0
+        self.numbers[[kernel.USED, kernel.CHANCE]] = 2, 88_172_645_463_325_252
 
     def process(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Selection:
         """Take in events in order, and answer windows on the way."""
-        return self.follow(slots, *self.scheduler.until(passed), due, ks, passed)
-
-    def follow(
-        self, slots: SlotArray, opened: IntArray, steps: IntArray, due: DueWindows, ks: IntArray, passed: int
-    ) -> Selection:
-        """Do what a scheduler says: open views, let them hold fewer events, close them."""
-        store, at = self.store, np.zeros(WALK, np.int64)
-        events = (store.merit, store.time, store.key, store.part, store.position)
-        live = self._live()
-        self.nodes[live, kernel.KEY] = store.key[self.nodes[live, kernel.SLOT]]  # keys move when ids come and go
+        (opened, steps), at = self.scheduler.until(passed), np.zeros(kernel.PLACES, np.int64)
+        events, live = columns_of(self.store), self._live()
+        self.nodes[live, kernel.KEY] = self.store.key[self.nodes[live, kernel.SLOT]]  # keys move as ids come and go
         self._make_room(opened.shape[1])
         picks, offsets = np.empty(int(ks.sum()), np.int32), np.zeros(len(due) + 1, np.int64)
         while kernel.process(
@@ -124,7 +97,7 @@ class TopList(CandidateKeeper):
             self.least, opened, steps, (due.start, due.end, ks), passed, at, picks, offsets,
         ) == kernel.FULL:  # fmt: skip
             self._widen(2 * len(self.nodes))
-        return Selection(picks[: at[PICKED]], offsets)
+        return Selection(picks[: at[kernel.PICKED]], offsets)
 
     def _widen(self, room: int) -> None:
         """Make room for more nodes."""
@@ -145,10 +118,8 @@ class TopList(CandidateKeeper):
         for mark in (kernel.FIRST, kernel.LAST):
             self.nodes[live, mark] = place[self.nodes[live, mark]]
         blocks = (len(alive) + opening) // kernel.BLOCK + 1
-        views, threshold = (
-            np.zeros((blocks * kernel.BLOCK, kernel.VIEW), np.int64),
-            np.full(blocks * kernel.BLOCK, np.inf),
-        )
+        views = np.zeros((blocks * kernel.BLOCK, kernel.VIEW), np.int64)
+        threshold = np.full(len(views), np.inf)
         views[: len(alive)], threshold[: len(alive)] = self.views[alive], self.threshold[alive]
         self.views, self.threshold, self.least = views, threshold, threshold.reshape(blocks, -1).min(axis=1)
         self.numbers[kernel.VIEWS] = len(alive)
@@ -168,9 +139,8 @@ class TopList(CandidateKeeper):
         """Return, by the start of each open view, the slot of the worst event that it holds."""
         views = self.views[: self.numbers[kernel.VIEWS]]
         views = views[views[:, kernel.COUNT] > 0]
-        return dict(
-            zip(views[:, kernel.START].tolist(), self.nodes[views[:, kernel.LOW], kernel.SLOT].tolist(), strict=True)
-        )
+        worst = self.nodes[views[:, kernel.LOW], kernel.SLOT]
+        return dict(zip(views[:, kernel.START].tolist(), worst.tolist(), strict=True))
 
     def kept(self) -> SlotArray:
         """Return the slots of all events of the list."""

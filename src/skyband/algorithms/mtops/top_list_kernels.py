@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.shared_kernels import CLOSED, DUE, EVENT, OPENED, PICKED, STEP
 from skyband.compiled import jit
 from skyband.order import is_better
 
@@ -39,15 +38,9 @@ VIEW = 4
 USED, FREE, VIEWS, CHANCE, TURNS = range(5)  # of `numbers`
 NUMBERS = 5
 BETTER, WORSE = 0, 1  # of `links`, by node and level
+EVENT, DUE, OPENED, CLOSED, PICKED = range(5)  # of `at`: how far `process` has come
+PLACES = 5
 DONE, FULL = 0, 1
-
-
-@jit
-def reset(links: Any, numbers: Any) -> None:
-    """Make the list empty."""
-    links[0, :, WORSE] = 1
-    links[1, :, BETTER] = 0
-    numbers[USED], numbers[FREE], numbers[CHANCE] = 2, 0, 88_172_645_463_325_252
 
 
 @jit
@@ -117,9 +110,7 @@ def holds(nodes: Any, merit: Any, views: Any, view: Any, node: Any) -> Any:
 
 
 @jit
-def leave(
-    nodes: Any, merit: Any, links: Any, free: Any, numbers: Any, views: Any, view: Any, node: Any
-) -> None:  # fmt: skip
+def leave(nodes: Any, merit: Any, links: Any, free: Any, numbers: Any, views: Any, view: Any, node: Any) -> None:
     """Let a view drop an event; its marks move on, and where they meet, it leaves the list.
 
     The view must not hold the event any more. It may have been missing from views in between: only the
@@ -243,31 +234,15 @@ def process(
     events: Any, fresh: Any, nodes: Any, merit: Any, links: Any, free: Any, numbers: Any, views: Any, threshold: Any,
     least: Any, opened: Any, steps: Any, due: Any, passed: Any, at: Any, picks: Any, offsets: Any,
 ) -> Any:  # fmt: skip
-    """Take in events in order, and do on the way what a scheduler says.
+    """Take in `fresh` events in order, up to the moment `passed`, and do on the way what a scheduler says.
 
-    Parameters
-    ----------
-    events, fresh
-        The store's columns, and the slots of the events to take in.
-    nodes, merit, links, free, numbers
-        The list.
-    views, threshold, least
-        The views, with room for all that open.
-    opened, steps
-        Views that open (start, k), and steps down (when, start, k).
-    due, passed
-        Windows to answer (start, end, k); up to where time has come.
-    at
-        How far it has come with each of these; moved forward.
-    picks, offsets
-        Out: slots of the answers, and where each window's begin (one more than windows).
-
-    Returns
-    -------
+    Views open (`opened`: start, k) and step down (`steps`: when, start, k); windows are answered (`due`: start, end, k)
+    by slots in `picks`, which begin at `offsets`. There must be room for all views. `at` is moved forward. Returns
     DONE; or FULL where there is no node left: to be called again with more.
     """
     merits, times, keys, _parts, positions = events
     starts, ends, ks = due
+    when, of, depth = steps[0], steps[1], steps[2]
     entered = np.empty(len(views), np.int64)
     room = merit.size
     while True:
@@ -286,9 +261,9 @@ def process(
             numbers[VIEWS] += 1
             threshold[v] = least[v // BLOCK] = -np.inf
             at[OPENED] += 1
-        while at[CLOSED] < steps.shape[1] and steps[STEP, at[CLOSED]] <= now:
-            view = np.searchsorted(views[: numbers[VIEWS], START], steps[1, at[CLOSED]])
-            lower(nodes, merit, links, free, numbers, views, threshold, least, view, steps[2, at[CLOSED]])
+        while at[CLOSED] < when.size and when[at[CLOSED]] <= now:
+            view = np.searchsorted(views[: numbers[VIEWS], START], of[at[CLOSED]])
+            lower(nodes, merit, links, free, numbers, views, threshold, least, view, depth[at[CLOSED]])
             at[CLOSED] += 1
         if not more:
             return DONE

@@ -5,7 +5,7 @@ events as the deepest of those that are still to be answered asks for.
 
 Paper → code (Shastri 2011):
 
-- chapter 3, the multi-query analyser (MQA), and sections 4.2 to 4.6 → `skyband.algorithms.in_order.MetaQuery`
+- chapter 3, the multi-query analyser (MQA), and sections 4.2 to 4.6 → `skyband.algorithms.in_order.meta_query`
 - chapter 3, the run-time scheduler (RMQS); figure 6.3, lines 2, 4 and 5 → `Scheduler`
 - section 4.6, the adaptive k of a view → `stairs`
 - chapters 5 and 6, the executor and its infrastructure → `skyband.algorithms.mtops.mtopband`,
@@ -20,25 +20,19 @@ its examples contradict each other, the tests say which reading was taken.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
 
-from skyband.algorithms.in_order import CandidateKeeper, InOrder
-from skyband.order import IntArray
+from skyband.algorithms.in_order import InOrder
+from skyband.order import IntArray, rank_in_runs
 from skyband.windows import NEVER, Schedule, layout, progressions
 
 
 class Scheduler:
     """Says when views open, when they need fewer events, and when they close.
 
-    Parameters
-    ----------
-    members
-        Queries as windows, each once.
-    first
-        Where the first event lies: no earlier window matters.
+    `members` are the queries' windows, each once. No window matters that ends before the `first` event.
     """
 
     def __init__(self, members: Sequence[Schedule], first: int) -> None:
@@ -48,12 +42,9 @@ class Scheduler:
         self.steps = np.empty((3, 0), np.int64)
 
     def until(self, passed: int) -> tuple[IntArray, IntArray]:
-        """Return what happens up to a moment, in order.
+        """Return what happens up to a moment, in order: the views that open (start, k), and steps (when, start, k).
 
-        Returns
-        -------
-        Views that open: where they start, and their k. Steps: when (once the windows that end then are answered),
-        the start of the view, and the k that it needs from then on; 0 closes it.
+        With a step, once the windows that end then are answered, the view of that start needs only k; 0 closes it.
         """
         sizes, slides, _, ks, _ = layout(self.members)
         number = np.maximum(-((self.next_start - passed) // slides), 0)  # of windows that start before `passed`
@@ -80,8 +71,7 @@ def stairs(start: IntArray, end: IntArray, k: IntArray) -> tuple[IntArray, IntAr
     """
     order = np.lexsort((-k, -end, start))  # view by view, from the last end back
     start, end, k = start[order], end[order], k[order]
-    first = np.ones(len(order), bool)
-    first[1:] = start[1:] != start[:-1]
+    first = rank_in_runs(start) == 0
     view = np.cumsum(first) - 1
     width = int(k.max(initial=0)) + 1
     deepest = np.maximum.accumulate(view * width + k) - view * width
@@ -94,10 +84,6 @@ def stairs(start: IntArray, end: IntArray, k: IntArray) -> tuple[IntArray, IntAr
 
 class Predicting(InOrder):
     """Algorithms that keep what is in a predicted view of some query."""
-
-    @abstractmethod
-    def keeper(self, first: int) -> CandidateKeeper:
-        """Make the keeper of a partition whose first event lies at a position."""
 
     def exact_before(self, schedule: Schedule, start: int) -> bool:
         """Tell whether some exact query has a view there that is deep enough."""

@@ -1,5 +1,1 @@
 """The default: one staircase skyband for all queries, behind a prefilter with one threshold per pane."""
-
-from skyband.algorithms.staircase.staircase import Staircase
-
-__all__ = ["Staircase"]

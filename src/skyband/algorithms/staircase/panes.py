@@ -24,6 +24,7 @@ MOST_EDGES = 4 * MOST_DUE
 """Starts and ends of windows that may be listed at once; more are a mistake in the unit of time."""
 AT_ONCE = 1 << 16
 """Windows that are looked at together."""
+_COLUMNS = ("cuts", "depth", "best_dropped", "cut_after_loss")
 
 
 class Panes:
@@ -65,14 +66,11 @@ class Panes:
         before, after = self._beyond(low, high)
         self.cuts = np.concatenate([before, self.cuts, after])
         self.base -= len(before)
+        added = len(before), len(after)
         depth, lost = (0, np.inf) if self.forgot else (UNTOUCHED, -np.inf)
-        self.depth = np.concatenate([np.full(len(before), depth), self.depth, np.full(len(after), UNTOUCHED)])
-        self.best_dropped = np.concatenate(
-            [np.full(len(before), lost), self.best_dropped, np.full(len(after), -np.inf)]
-        )
-        self.cut_after_loss = np.concatenate(
-            [np.zeros(len(before), bool), self.cut_after_loss, np.zeros(len(after), bool)]
-        )
+        self.depth = np.pad(self.depth, added, constant_values=(depth, UNTOUCHED))
+        self.best_dropped = np.pad(self.best_dropped, added, constant_values=(lost, -np.inf))
+        self.cut_after_loss = np.pad(self.cut_after_loss, added)
 
     def edges(self, low: int, high: int) -> IntArray:
         """Return the cuts as they would be once `low` and `high` were covered."""
@@ -131,10 +129,8 @@ class Panes:
     def forget(self, panes: int) -> None:
         """Forget the first panes."""
         if panes > 0:
-            self.cuts, self.depth, self.cut_after_loss = (
-                c[panes:].copy() for c in (self.cuts, self.depth, self.cut_after_loss)
-            )
-            self.best_dropped = self.best_dropped[panes:].copy()
+            for name in _COLUMNS:
+                setattr(self, name, getattr(self, name)[panes:].copy())
             self.base += panes
             self.forgot = True
 
@@ -181,22 +177,18 @@ class Panes:
 
     def state(self) -> dict[str, Any]:
         """Return everything but the schedules, detached from the live columns."""
-        columns = {name: getattr(self, name).copy() for name in ("cuts", "depth", "best_dropped", "cut_after_loss")}
+        columns = {name: getattr(self, name).copy() for name in _COLUMNS}
         return {**columns, "base": self.base, "forgot": self.forgot}
 
     def load(self, state: dict[str, Any]) -> None:
         """Take over what `state` returned."""
-        for name in ("cuts", "depth", "best_dropped", "cut_after_loss", "base", "forgot"):
+        for name in (*_COLUMNS, "base", "forgot"):
             setattr(self, name, state[name])
-
-    def _floor(self, position: int) -> int:
-        rest, slide = self._rest, self._slide
-        return int((position - (position - rest) % slide).max())
 
     def _between(self, low: int, high: int) -> IntArray:
         """Return all cuts from the last one at or before `low` to the first one after `high`."""
         rest, slide = self._rest, self._slide
-        low = self._floor(low)
+        low = int((low - (low - rest) % slide).max())
         high = int((high + slide - (high - rest) % slide).min())
         grid = gcd(*(rest - rest[0]).tolist(), *slide.tolist())
         listed = int(np.sum((high - low) // slide + 1))

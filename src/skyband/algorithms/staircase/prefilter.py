@@ -17,7 +17,7 @@ from skyband.algorithms.base import BatchCounts, Columns, sift
 from skyband.algorithms.staircase import scan_kernels as kernel
 from skyband.algorithms.staircase.panes import Panes
 from skyband.algorithms.staircase.scan_kernels import keep_latest
-from skyband.compiled import PARALLEL_ROWS, THREADS, workers
+from skyband.compiled import PARALLEL_ROWS, THREADS, in_threads, split
 from skyband.order import FloatArray, IntArray, fingerprints
 from skyband.windows import ALWAYS, NEVER
 
@@ -36,24 +36,14 @@ Pool = tuple[FloatArray, IntArray, IntArray, IntArray, IntArray]
 def candidates(
     columns: Columns, counts: BatchCounts, panes: Panes, k: int, kth: Callable[[], Kth]
 ) -> Iterator[IntArray]:
-    """Yield the rows that may be among the best `k` of their panes, in pieces.
+    """Yield the rows that may be among the best `k` of their panes (of each partition), in pieces.
 
-    Parameters
-    ----------
-    columns, counts
-        The batch, and where to count its rejected and late rows.
-    panes
-        Extended as far as the batch reaches.
-    k
-        How many events each pane (of each partition) keeps.
-    kth
-        Returns the K-th best events known so far; asked again after each piece.
+    Panes are added as far as the batch reaches, and its rejected and late rows are counted. `kth` returns the K-th best
+    events known so far; it is asked again after each piece.
     """
-    if columns.partitions == 1:
-        yield from _filter(columns, counts, panes, k, kth, 0)
-        return
-    for start in range(0, len(columns.merit), PARTITIONED_ROWS):
-        yield from _filter(columns[start : start + PARTITIONED_ROWS], counts, panes, k, kth, start)
+    at_once = PARTITIONED_ROWS if columns.partitions > 1 else max(len(columns.merit), 1)
+    for start in range(0, len(columns.merit), at_once):
+        yield from _filter(columns[start : start + at_once], counts, panes, k, kth, start)
 
 
 def is_sparse(columns: Columns, panes: Panes, k: int) -> bool:
@@ -115,11 +105,8 @@ def _filter(
     columns: Columns, counts: BatchCounts, panes: Panes, k: int, kth: Callable[[], Kth], offset: int
 ) -> Iterator[IntArray]:
     n = len(columns.merit)
-    if n == 0:
-        return
     panes.cover(*_look(columns))
-    threads = THREADS if n >= PARALLEL_ROWS and columns.partitions == 1 else 1
-    edges = np.linspace(0, n, threads + 1).astype(np.int64).tolist()
+    edges = split(n, THREADS if n >= PARALLEL_ROWS and columns.partitions == 1 else 1)
     parts = [_Part(columns, a, b, counts) for a, b in itertools.pairwise(edges)]
     while todo := [part for part in parts if part.row < part.stop]:
         low, high = _span(columns, panes)
@@ -127,14 +114,13 @@ def _filter(
             for part in todo:
                 yield from pass_all(columns[part.row : part.stop], counts, panes, part.row + offset)
             break
-        cuts = panes.cuts[low : high + 1]
-        jobs = [(part, cuts, _thresholds(panes, low, high, columns.partitions, kth()), k) for part in todo]
-        if len(jobs) == 1:
-            _Part.scan(*jobs[0])
-        else:
-            list(workers().map(lambda job: _Part.scan(*job), jobs))
+        cuts, known = panes.cuts[low : high + 1], kth()
+        jobs = [(part, cuts, _thresholds(panes, low, high, columns.partitions, known), k) for part in todo]
+        in_threads(_Part.scan, jobs)
         for part in todo:
-            yield from part.take(offset)
+            rows, part.rows = np.concatenate(part.rows), []
+            if len(rows):
+                yield rows + offset
         for part in todo:
             if part.row < part.stop:
                 block = columns.position[part.row : part.row + kernel.BLOCK]
@@ -199,9 +185,13 @@ class _Part:
         begun = np.full(len(thresholds[0]), kernel.NO_GUESS)
         self._process(cuts, thresholds, k, begun, target)
         failed = begun <= kernel.FAILED
-        if failed.any():
+        if failed.any():  # their guess was too high: scan their rows again, with thresholds that no other pane reaches
             start = int((kernel.FAILED - begun[failed]).min())
-            self._again(cuts, (np.where(failed, known, np.inf), thresholds[1]), k, start)
+            again = _Part(self.columns, start, self.row, BatchCounts(*self.limits.tolist()))
+            threshold, threshold_time = np.where(failed, known, np.inf), np.where(failed, thresholds[1], 2**63 - 1)
+            none = np.full(len(failed), -1, np.int64)
+            again._process(cuts, (threshold, threshold_time, none), k, np.full_like(none, kernel.NO_GUESS), 0)
+            self.rows += again.rows
 
     def _process(self, cuts: IntArray, thresholds: Thresholds, k: int, begun: IntArray, target: int) -> None:
         c = self.columns
@@ -218,28 +208,8 @@ class _Part:
             self.seen[kernel.IN_USE] = 0
             guesses[1][0] = -1
 
-    def _again(self, cuts: IntArray, thresholds: tuple[FloatArray, IntArray], k: int, start: int) -> None:
-        """Scan again the rows of panes whose guess was too high; no event reaches the other panes' thresholds."""
-        again = _Part(self.columns, start, self.row, BatchCounts(*self.limits.tolist()))
-        others = thresholds[0] == np.inf
-        threshold_time = np.where(others, 2**63 - 1, thresholds[1])
-        again._process(
-            cuts,
-            (thresholds[0], threshold_time, np.full(len(others), -1, np.int64)),
-            k,
-            np.full(len(others), -1, np.int64),
-            0,
-        )
-        self.rows += again.rows
-
-    def take(self, offset: int) -> Iterator[IntArray]:
-        """Hand over the rows found so far, counted from `offset`."""
-        rows, self.rows = self.rows, []
-        if any(len(part) for part in rows):
-            yield np.concatenate(rows) + offset
-
     def count(self, counts: BatchCounts, offset: int) -> None:
-        """Add what was counted to a counts."""
+        """Add what this part counted."""
         rejected, late, partly, first, last, _ = self.seen.tolist()
         counts.rejected += rejected
         counts.partly_late += partly

@@ -75,9 +75,7 @@ def select_best(merit: Any, time: Any, row: Any, n: Any, k: Any) -> None:
 def keep_best(merit: Any, time: Any, row: Any, n: Any, k: Any) -> Any:
     """Cut n > k entries back to the best k and all that tie with the k-th on merit and time.
 
-    Returns
-    -------
-    How many are left, and the merit and time of the k-th.
+    Returns how many are left, and the merit and time of the k-th.
     """
     select_best(merit, time, row, n, k)
     threshold, threshold_time = merit[0], time[0]
@@ -219,9 +217,13 @@ def scan(
                 continue
             buffer = buffer_of[slot]
             if buffer < 0:
-                if seen[IN_USE] == filled.size:
-                    count_late(merit, position, limits, row, i, seen, late)
-                    return FULL, i
+                full = seen[IN_USE] == filled.size
+            else:
+                full = filled[buffer] == room and not make_room(pool, thresholds, ident, buffer, slot, k)
+            if full:
+                count_late(merit, position, limits, row, i, seen, late)
+                return FULL, i
+            if buffer < 0:
                 buffer = seen[IN_USE]
                 buffer_of[slot], owner[buffer], filled[buffer] = buffer, slot, 0
                 seen[IN_USE] += 1
@@ -232,9 +234,6 @@ def scan(
                         threshold[slot], begun[slot] = guess[0], i
                         if value < guess[0]:  # must not count among the K that verify the guess
                             continue
-            elif filled[buffer] == room and not make_room(pool, thresholds, ident, buffer, slot, k):
-                count_late(merit, position, limits, row, i, seen, late)
-                return FULL, i
             entry = filled[buffer]
             pool_merit[buffer, entry], pool_time[buffer, entry], pool_row[buffer, entry] = value, time[i], i
             filled[buffer] = entry + 1
@@ -271,14 +270,14 @@ def learn(pool: Any, begun: Any, guess: Any, last: Any, k: Any) -> None:
 
     Where that one was too high, guessing is given up: scores fall, and every guess would be.
     """
+    merit, time, row, filled, owner = pool
     buffer, target = last[0], last[1]
     if buffer < 0:
         return
-    entries = pool[3][buffer]
-    if entries >= target and (begun[pool[4][buffer]] < 0 or entries > 2 * target - k):
-        left, guess[0], _ = keep_best(pool[0][buffer], pool[1][buffer], pool[2][buffer], entries, target)
-        pool[3][buffer] = left
-    elif entries < k and begun[pool[4][buffer]] >= 0:
+    entries, guessed = filled[buffer], begun[owner[buffer]] >= 0
+    if entries >= target and (not guessed or entries > 2 * target - k):
+        filled[buffer], guess[0], _ = keep_best(merit[buffer], time[buffer], row[buffer], entries, target)
+    elif entries < k and guessed:
         guess[0], last[1] = -np.inf, 0
     elif 2 * entries < k + target:
         guess[0] = -np.inf
@@ -287,19 +286,19 @@ def learn(pool: Any, begun: Any, guess: Any, last: Any, k: Any) -> None:
 @jit
 def make_room(pool: Any, thresholds: Any, ident: Any, buffer: Any, slot: Any, k: Any) -> Any:
     """Cut a full buffer back and raise its threshold; False when ties leave it more than half full."""
-    entries = pool[3][buffer]
+    merit, time, row, filled, _owner = pool
+    threshold, threshold_time, _buffer_of = thresholds
+    entries = filled[buffer]
     if entries <= k:
         return False
     if ident.size:
-        left, threshold, threshold_time = keep_best_ids(
-            pool[0][buffer], pool[1][buffer], pool[2][buffer], ident, entries, k
-        )
+        left, m, t = keep_best_ids(merit[buffer], time[buffer], row[buffer], ident, entries, k)
     else:
-        left, threshold, threshold_time = keep_best(pool[0][buffer], pool[1][buffer], pool[2][buffer], entries, k)
-    pool[3][buffer] = left
-    if threshold > thresholds[0][slot] or (threshold == thresholds[0][slot] and threshold_time > thresholds[1][slot]):
-        thresholds[0][slot], thresholds[1][slot] = threshold, threshold_time
-    return 2 * left <= pool[0].shape[1]
+        left, m, t = keep_best(merit[buffer], time[buffer], row[buffer], entries, k)
+    filled[buffer] = left
+    if m > threshold[slot] or (m == threshold[slot] and t > threshold_time[slot]):
+        threshold[slot], threshold_time[slot] = m, t
+    return 2 * left <= merit.shape[1]
 
 
 @jit
@@ -309,29 +308,29 @@ def drain(pool: Any, thresholds: Any, begun: Any, ident: Any, used: Any, k: Any)
     Buffers whose pane began with a guess and has fewer than k events give nothing: that guess was too high,
     and `begun` becomes FAILED minus the row to look again from. Other panes' guesses hold, and are forgotten.
     """
-    total = 0
+    merit, time, row, filled, owner = pool
+    threshold, threshold_time, buffer_of = thresholds
     for buffer in range(used):
-        slot = pool[4][buffer]
-        if pool[3][buffer] < k and begun[slot] >= 0:
+        slot = owner[buffer]
+        if filled[buffer] < k and begun[slot] >= 0:
             begun[slot] = FAILED - begun[slot]
         if begun[slot] <= FAILED:
-            pool[3][buffer] = 0
+            filled[buffer] = 0
         else:
             begun[slot] = NO_GUESS
-        if pool[3][buffer] > k:
+        if filled[buffer] > k:
             make_room(pool, thresholds, ident, buffer, slot, k)
-        total += pool[3][buffer]
-    rows = np.empty(total, np.int64)
+    rows = np.empty(filled[:used].sum(), np.int64)
     total = 0
     for buffer in range(used):
-        slot = pool[4][buffer]
-        for entry in range(pool[3][buffer]):
-            value, time = pool[0][buffer, entry], pool[1][buffer, entry]
-            if not (value < thresholds[0][slot] or (value == thresholds[0][slot] and time < thresholds[1][slot])):
-                rows[total] = pool[2][buffer, entry]
+        slot = owner[buffer]
+        for entry in range(filled[buffer]):
+            m, t = merit[buffer, entry], time[buffer, entry]
+            if not (m < threshold[slot] or (m == threshold[slot] and t < threshold_time[slot])):
+                rows[total] = row[buffer, entry]
                 total += 1
-        thresholds[2][slot] = -1
-        pool[3][buffer] = 0
+        buffer_of[slot] = -1
+        filled[buffer] = 0
     return rows[:total]
 
 

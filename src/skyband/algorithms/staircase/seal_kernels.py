@@ -13,13 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.shared_kernels import precedes
 from skyband.algorithms.staircase.panes import ANY_K
 from skyband.compiled import jit
-from skyband.order import is_better
+from skyband.order import is_better, precedes
 
 NEEDS_EVERY = 8  # panes after which K(p) is found anew
-
 FEW = 16  # recent events at least, before they are merged
 NOWHERE = 2**60  # a pane that never comes
 ALL, BEST, LATEST = 0, 1, 2  # which events of one id count in a window
@@ -251,13 +249,6 @@ def pick(
 ) -> Any:
     """Take the first k events of each partition from `start` on, an id once if it has a code; return the new n."""
     slots, positions, part = band[0], band[4], events[3]
-    if stamp.size == 0 and (m == 0 or part[slots[0]] == part[slots[m - 1]]):
-        i, full = 0, n + k
-        while i < m and n < full:  # no branch on the window: it would be mispredicted half of the time
-            picks[n] = slots[i]
-            n += positions[i] >= start
-            i += 1
-        return n
     current, left = np.int64(-(2**62)), 0
     for i in range(m):
         slot = slots[i]
@@ -275,7 +266,7 @@ def pick(
 
 
 @jit
-def settle(
+def add_recent(
     merit: Any, time: Any, key: Any, position: Any, r_slot: Any, r_pane: Any, r_dominated: Any, r_merit: Any,
     r_position: Any, size: Any, run: Any, pane: Any,
 ) -> Any:  # fmt: skip
@@ -296,7 +287,7 @@ def settle(
 
 
 @jit
-def ranks(part: Any, run: Any, pane: Any, r_slot: Any, r_pane: Any, r_dominated: Any) -> Any:
+def set_recent(part: Any, run: Any, pane: Any, r_slot: Any, r_pane: Any, r_dominated: Any) -> Any:
     """Make a pane's events, sorted by partition and best first, the recent ones; return how many there are."""
     better = 0
     for j in range(run.size):
@@ -306,11 +297,15 @@ def ranks(part: Any, run: Any, pane: Any, r_slot: Any, r_pane: Any, r_dominated:
 
 
 @jit
-def pick_both(
+def pick_alone(
     merit: Any, time: Any, key: Any, b_slot: Any, b_merit: Any, b_position: Any, m: Any, r_slot: Any, r_merit: Any,
     r_position: Any, size: Any, start: Any, k: Any, picks: Any, n: Any,
 ) -> Any:  # fmt: skip
-    """Take the first k events from `start` on, of a band and of the recent events beside it; return the new n."""
+    """Take the first k events of the only partition from `start` on, of a band and of the recent events beside it.
+
+    It does not branch on whether an event is in the window: that would be mispredicted half of the time. Returns the
+    new n.
+    """
     i = j = 0
     full = n + k
     while n < full and (i < m or j < size):
@@ -390,12 +385,12 @@ def seal(
         end = ends[min(r, ends.size - 1)]
         if end > begin:
             if alone:
-                size = settle(
+                size = add_recent(
                     merit, time, key, position, r_slot, r_pane, r_dominated, r_merit, r_position, size,
                     slots[begin:end], pane,
                 )  # fmt: skip
             else:
-                size = ranks(part, slots[begin:end], pane, r_slot, r_pane, r_dominated)
+                size = set_recent(part, slots[begin:end], pane, r_slot, r_pane, r_dominated)
             begin = end
         # What is better than a whole pane can only have expired. To look at it now and then is enough, and keeps
         # a stream of falling scores from costing a pass over the whole band for every pane.
@@ -432,8 +427,8 @@ def seal(
         while d < due[0].size and due[2][d] <= cuts[pane + 1]:
             q = due[0][d]
             band = bands[side]
-            if size > 0:
-                n = pick_both(
+            if alone and mode != BEST:
+                n = pick_alone(
                     merit, time, key, band[0], band[3], band[4], m, r_slot, r_merit, r_position, size, due[1][d], ks[q],
                     picks, n,
                 )  # fmt: skip

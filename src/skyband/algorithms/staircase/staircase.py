@@ -44,18 +44,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from skyband.algorithms.base import NO_SLOTS, Algorithm, Arriving, BatchCounts, Selection, Thresholded, one_per_id
-from skyband.algorithms.shared_kernels import sort_runs
+from skyband.algorithms.base import NO_SLOTS, Algorithm, Arriving, BatchCounts, Selection, columns_of, one_per_id
 from skyband.algorithms.staircase import prefilter
 from skyband.algorithms.staircase import seal_kernels as kernel
 from skyband.algorithms.staircase.panes import ANY_K, Panes, pane_widths
 from skyband.algorithms.staircase.seal_kernels import ALL, BEST, LATEST
-from skyband.compiled import THREADS, workers
+from skyband.compiled import THREADS, in_threads, split
 from skyband.events.store import EventStore
-from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_runs
+from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_runs, sort_runs
 from skyband.queries.query import Distinct
-from skyband.times import format_duration
-from skyband.windows import NEVER, DueWindows, Schedule, layout
+from skyband.windows import NEVER, DueWindows, Schedule, format_extent, layout
 
 MODES = {None: ALL, "best": BEST, "latest": LATEST}
 MOST_PICKS = 1 << 23
@@ -88,7 +86,7 @@ class Staircase(Algorithm):
             self.open_pane = self.panes.number(self.store.position[self.open])
             self.band = (self.band[0], self.panes.number(self.store.position[self.band[0]]), self.band[2])
         if cut or self.k < before:
-            self._settle(self.open, self.open_pane, 0)
+            self._set_open(self.open, self.open_pane, 0)
             self._count_anew(NO_SLOTS)
 
     @property
@@ -135,7 +133,7 @@ class Staircase(Algorithm):
         return self.open_pane[kth], store.part[slots], store.merit[slots], store.time[slots]
 
     @property
-    def thresholded(self) -> Thresholded | None:
+    def thresholded(self) -> Staircase | None:
         """Itself; None for count windows and ``distinct="latest"``, where every event matters."""
         return None if self.mode == LATEST or self.store.counts else self
 
@@ -149,8 +147,8 @@ class Staircase(Algorithm):
         store, place = self.store, np.searchsorted(edges, self.store.position[self.open], side="right") - 1
         inside = (place >= 0) & (place < len(edges) - 1)
         slots, place = self.open[inside], place[inside]
-        if self.mode == BEST:
-            slots, place = self._one_per_id(slots, place)
+        counting = one_per_id(store, slots, self.distinct, place)
+        slots, place = slots[counting], place[counting]
         order = store.best_first(slots, place, store.part[slots])
         slots, place = slots[order], place[order]
         kth = rank_in_runs(place, store.part[slots]) == self.k - 1
@@ -179,64 +177,50 @@ class Staircase(Algorithm):
             order = np.lexsort((np.negative(self.store.merit[slots[late]]), self.store.part[slots[late]], pane[late]))
             ranked, of = slots[late][order], pane[late][order]
             kth = rank_in_runs(of, self.store.part[ranked]) == self.k - 1
-            self._note_full(ranked[kth], of[kth])
+            self._record_full(ranked[kth], of[kth])
             self._count_anew(slots[late])
             slots, pane = slots[~late], pane[~late]
         if len(slots):
             tail = int(np.searchsorted(self.open_pane, pane.min()))
-            self._settle(np.concatenate([self.open[tail:], slots]), np.concatenate([self.open_pane[tail:], pane]), tail)
+            slots = np.concatenate([self.open[tail:], slots])
+            self._set_open(slots, np.concatenate([self.open_pane[tail:], pane]), tail)
 
-    def _settle(self, slots: SlotArray, pane: IntArray, tail: int) -> None:
+    def _set_open(self, slots: SlotArray, pane: IntArray, tail: int) -> None:
         """Sort open events, the new ones from place `tail` on, and leave each pane only its best K."""
         if np.any(pane[1:] < pane[:-1]):
             order = np.argsort(pane, kind="stable")
             slots, pane = slots[order], pane[order]
         if self.mode != ALL:
-            slots, pane = self._one_per_id(slots, pane)
+            counting = one_per_id(self.store, slots, self.distinct, pane)
+            slots, pane = slots[counting], pane[counting]
             self.panes.record_loss(pane, ANY_K, np.inf)  # other events of the ids may be gone, here or in the prefilter
         ends = np.append(np.flatnonzero(pane[1:] != pane[:-1]) + 1, len(pane))
         self._sort_runs(slots, ends)
         if self.mode != LATEST:
             rank = rank_in_runs(pane, self.store.part[slots])
-            self._note_full(slots[rank == self.k - 1], pane[rank == self.k - 1])
+            self._record_full(slots[rank == self.k - 1], pane[rank == self.k - 1])
             slots, pane = slots[rank < self.k], pane[rank < self.k]
         self.open = np.concatenate([self.open[:tail], slots])
         self.open_pane = np.concatenate([self.open_pane[:tail], pane])
 
-    def _note_full(self, slots: SlotArray, pane: IntArray) -> None:
+    def _record_full(self, slots: SlotArray, pane: IntArray) -> None:
         """Record, given the K-th events of panes, that others of these may be dropped, here or in the prefilter."""
         self.panes.record_loss(pane, self.k, self.store.merit[slots])
 
     def _sort_runs(self, slots: SlotArray, ends: IntArray) -> None:
         """Sort each pane's events in place, on all cores where there are many."""
-        threads = THREADS if len(slots) >= PARALLEL_SLOTS and len(ends) > THREADS else 1
-        edges = np.linspace(0, len(ends), threads + 1).astype(np.int64).tolist()
-        starts = [0, *(int(ends[edge - 1]) for edge in edges[1:])]
-        jobs = [
-            (slots[starts[i] : starts[i + 1]], ends[edges[i] : edges[i + 1]] - starts[i], *self._events()[:-1])
-            for i in range(threads)
-        ]
-        if threads == 1:
-            sort_runs(*jobs[0])
-        else:
-            list(workers().map(lambda job: sort_runs(*job), jobs))
-
-    def _one_per_id(self, slots: SlotArray, pane: IntArray) -> tuple[SlotArray, IntArray]:
-        """Leave of each id, in each pane, only the event that counts."""
-        store = self.store
-        major = (pane, store.part[slots], store.key[slots])
-        latest = (np.negative(store.position[slots]),) if self.mode == LATEST else ()
-        order = store.best_first(slots, *major, *latest)
-        first = rank_in_runs(*(column[order] for column in major)) == 0
-        kept = np.sort(order[first])
-        return slots[kept], pane[kept]
+        many = len(slots) >= PARALLEL_SLOTS and len(ends) > THREADS
+        runs = itertools.pairwise(split(len(ends), THREADS if many else 1))
+        stretches = [(int(ends[a - 1]) if a else 0, ends[a:b]) for a, b in runs]
+        events = columns_of(self.store)[:-1]
+        in_threads(sort_runs, [(slots[start : end[-1]], end - start, *events) for start, end in stretches])
 
     def _count_anew(self, late: SlotArray) -> None:
         """Insert late events into the band and recount how often each event is dominated: the general, slower way."""
         store, base = self.store, self.panes.base
         slots = np.concatenate([self.band[0], late])
         if self.mode == LATEST:
-            slots = one_per_id(store, slots, "latest")
+            slots = slots[one_per_id(store, slots, "latest")]
         slots = slots[store.best_first(slots, store.part[slots])]
         pane, dominated = self.panes.number(store.position[slots]), np.zeros(len(slots), np.int64)
         if self.mode != LATEST:
@@ -246,9 +230,8 @@ class Staircase(Algorithm):
             since = kernel.find_needs(self.panes.cuts, starts, ks, np.zeros(len(starts), np.int64), last)
             code, codes = self._codes(slots) if self.mode == BEST else (np.arange(store.size), store.size)
             scratch = (code, np.full(codes, -1, np.int64))
-            size = kernel.sweep(
-                self._events(), band, len(slots), scratch, last, since, self.panes.depth, self.panes.best_dropped, out
-            )
+            lost = self.panes.depth, self.panes.best_dropped
+            size = kernel.sweep(columns_of(store), band, len(slots), scratch, last, since, *lost, out)
             slots, pane, dominated = out[0][:size].copy(), out[1][:size] + base, out[2][:size].copy()
         self.band = (slots, pane, dominated)
 
@@ -266,7 +249,8 @@ class Staircase(Algorithm):
         picks = [self._seal(piece, int(piece.end[-1]), queries) for piece in pieces[:-1]]
         picks.append(self._seal(pieces[-1], sealed_to, queries))
         self._forget(queries[0])
-        found = Selection.joined(picks)
+        slots, lengths = (np.concatenate(parts) for parts in zip(*picks, strict=True))
+        found = Selection(slots, np.append(0, np.cumsum(lengths)))
         return replace(found, proven=self._proven(due, found, unsure)) if unsure else found
 
     def _unsure(self, due: DueWindows) -> dict[int, float]:
@@ -308,14 +292,19 @@ class Staircase(Algorithm):
         edges = [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), len(due)]
         return [due[a:b] for a, b in itertools.pairwise(edges)]
 
-    def _seal(self, due: DueWindows, sealed_to: int, queries: tuple[IntArray, IntArray, IntArray]) -> Selection:
-        """Seal the panes that end by `sealed_to`; moves the queries' starts forward."""
+    def _seal(
+        self, due: DueWindows, sealed_to: int, queries: tuple[IntArray, IntArray, IntArray]
+    ) -> tuple[SlotArray, IntArray]:
+        """Seal the panes that end by `sealed_to`, and move the queries' starts forward.
+
+        Returns the slots of the answers, and how many each window has.
+        """
         cuts, base = self.panes.cuts, self.panes.base
         first = self.sealed - base
         last = max(int(np.searchsorted(cuts, sealed_to, side="right")) - 1, first)
         offsets = np.zeros(len(due) + 1, np.int64)
         if last == first:
-            return Selection(NO_SLOTS, offsets)
+            return NO_SLOTS, offsets[1:]
         count = int(np.searchsorted(self.open_pane, base + last))
         ends = np.searchsorted(self.open_pane[:count], np.arange(base + first, base + last), side="right")
         fresh = self.open[:count]
@@ -323,24 +312,27 @@ class Staircase(Algorithm):
         bands = self._bands(self.band[0], self.band[1] - base, self.band[2], held + count)
         picks = np.empty(int(queries[1][due.query].sum()) * self._partitions() + 1, np.int32)
         m, side = kernel.seal(
-            self._events(), self._codes(np.concatenate([self.band[0], fresh])), self.mode, self._partitions() == 1,
-            bands, held, (fresh, ends), cuts, first, queries, (due.query, due.start, due.end), self.panes.depth,
-            self.panes.best_dropped, picks, offsets,
+            columns_of(self.store), self._codes(np.concatenate([self.band[0], fresh])), self.mode,
+            self._partitions() == 1, bands, held, (fresh, ends), cuts, first, queries, (due.query, due.start, due.end),
+            self.panes.depth, self.panes.best_dropped, picks, offsets,
         )  # fmt: skip
         band = bands[side]
         self.band = (band[0][:m].copy(), band[1][:m] + base, band[2][:m].copy())
         self.open, self.open_pane = self.open[count:], self.open_pane[count:]
         self.sealed_to = int(cuts[last])
-        return Selection(picks[: offsets[-1]], offsets)
+        return picks[: offsets[-1]], np.diff(offsets)
 
     def _bands(self, slot: SlotArray, pane: IntArray, dominated: IntArray, room: int) -> tuple[Any, Any]:
         """Lay out a band as the kernels want it, and a second one to merge into."""
-        kinds = (np.int32, np.int64, np.int64, np.float64, np.int64)
-        bands = tuple(tuple(np.empty(room, kind) for kind in kinds) for _ in range(2))
-        given: tuple[npt.NDArray[Any], ...] = (slot, pane, dominated, self.store.merit[slot], self.store.position[slot])
-        for column, values in zip(bands[0], given, strict=True):
-            column[: len(slot)] = values
-        return bands[0], bands[1]
+        columns: tuple[npt.NDArray[Any], ...] = (
+            slot,
+            pane,
+            dominated,
+            self.store.merit[slot],
+            self.store.position[slot],
+        )
+        band = tuple(np.append(column, np.empty(room - len(slot), column.dtype)) for column in columns)
+        return band, tuple(np.empty_like(column) for column in band)
 
     def _codes(self, slots: SlotArray) -> tuple[IntArray, int]:
         """Return a code per slot of the store that tells the ids of a partition apart, and how many there are."""
@@ -351,10 +343,6 @@ class Staircase(Algorithm):
         unique, inverse = np.unique(pairs, axis=1, return_inverse=True)
         code[slots] = inverse.ravel()
         return code, unique.shape[1]
-
-    def _events(self) -> tuple[FloatArray, IntArray, IntArray, IntArray, IntArray]:
-        store = self.store
-        return store.merit, store.time, store.key, store.part, store.position
 
     def _partitions(self) -> int:
         return 1 if self.store.size == 0 else int(self.store.part.max() - self.store.part.min()) + 1
@@ -431,7 +419,7 @@ class Staircase(Algorithm):
                 since = "the beginning" if start == NEVER else moment(start)
                 steps.append(f"{k} deep from {since} on (because of {name!r})")
         kept = "the latest event of each id" if self.mode == LATEST else f"their best {self.k}"
-        widths = (f"{w} events" if self.store.counts else format_duration(w) for w in pane_widths(self.schedules))
+        widths = (format_extent(width, self.store.counts) for width in pane_widths(self.schedules))
         held, band = (f": {len(slots):,} events" if len(self.kept()) else "" for slots in (self.open, self.band[0]))
         return [
             f"windows start and end on cuts that make panes of {' to '.join(widths)}: one pass serves all",

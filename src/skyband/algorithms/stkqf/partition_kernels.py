@@ -21,10 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.shared_kernels import DUE, EVENT, PICKED
 from skyband.compiled import jit
 from skyband.order import is_better
 
+EVENT, DUE, PICKED = range(3)  # of `at`: how far `process` has come
+PLACES = 3
 DONE, COMPLETE, CROWDED = 0, 1, 2
 
 
@@ -66,28 +67,16 @@ def keep_best(merit: Any, time: Any, key: Any, heap: Any, size: Any, slot: Any) 
 
 
 @jit
-def skyband(merit: Any, time: Any, key: Any, slots: Any, depth: Any, worst: Any, out: Any) -> Any:
-    """Leave of events, in order of time, those that fewer than `depth` better ones follow: the meaningful ones.
+def skyband(merit: Any, time: Any, key: Any, slots: Any, depth: Any, following: Any, out: Any) -> Any:
+    """Find, of events in order of time, those that fewer than `depth` better ones follow: the meaningful ones.
 
-    Parameters
-    ----------
-    merit, time, key, slots
-        The store's columns, and the events.
-    depth
-        How many better ones may not follow.
-    worst
-        Slots of events that follow all of these: at most `depth`, of which only the best matter.
-    out
-        Out: the slots that are left, in order of time, at the end of the array.
-
-    Returns
-    -------
-    How many are left.
+    `following` are at most `depth` events that follow all of these. The slots that are left are written, in order of
+    time, to the end of `out`. Returns how many they are.
     """
     heap = np.empty(depth, np.int32)
     size = 0
     for phase in range(2):
-        given = worst if phase == 0 else slots
+        given = following if phase == 0 else slots
         left = 0
         for i in range(given.size - 1, -1, -1):
             grown = keep_best(merit, time, key, heap, size, given[i])
@@ -150,6 +139,15 @@ def push(
 
 
 @jit
+def push_best(
+    merit: Any, time: Any, key: Any, cand: Any, begin: Any, tree: Any, heap: Any, size: Any, low: Any, high: Any
+) -> Any:
+    """Add to the heap the best candidate of the leaves from `low` to `high`, if there is one; return the new size."""
+    leaf = best_leaf(merit, time, key, cand, begin, tree, low, high)
+    return size if leaf < 0 else push(merit, time, key, cand, heap, size, leaf, begin[leaf], low, high)
+
+
+@jit
 def pop(merit: Any, time: Any, key: Any, cand: Any, heap: Any, size: Any) -> Any:
     """Take the top off the heap; return the new size."""
     size -= 1
@@ -184,22 +182,17 @@ def pick(
 
     With a tree only leaves that may be next are looked at; without one, all of them.
     """
-    back = begin.size - 1
-    size = 0
-    rest = back if first < back else back + 1
-    for leaf in range(first, back + 1):
-        # The first one is cut by the start; the back one is not in the tree; between them the tree knows.
-        if tree.size and first < leaf < back:
-            continue
-        place = begin[leaf]
-        if leaf == first:
-            place = next_inside(position, cand, place, end[leaf], start)
-        if place < end[leaf]:
-            size = push(merit, time, key, cand, heap, size, leaf, place, 0, -1)
-        if leaf == first and tree.size and rest > first + 1:
-            best = best_leaf(merit, time, key, cand, begin, tree, first + 1, rest - 1)
-            if best >= 0:
-                size = push(merit, time, key, cand, heap, size, best, begin[best], first + 1, rest - 1)
+    back, size = begin.size - 1, 0
+    place = next_inside(position, cand, begin[first], end[first], start)  # the first leaf is cut by the start
+    if place < end[first]:
+        size = push(merit, time, key, cand, heap, size, first, place, 0, -1)
+    others = first + 1
+    if tree.size:  # between the first leaf and the back one, which is not in the tree
+        size = push_best(merit, time, key, cand, begin, tree, heap, size, first + 1, back - 1)
+        others = max(back, others)
+    for leaf in range(others, back + 1):
+        if begin[leaf] < end[leaf]:
+            size = push(merit, time, key, cand, heap, size, leaf, begin[leaf], 0, -1)
     full = n + k
     while size > 0 and n < full:
         leaf, place, low, high = heap[0, 0], heap[0, 1], heap[0, 2], heap[0, 3]
@@ -211,11 +204,9 @@ def pick(
             place = next_inside(position, cand, place, end[leaf], start)
         if place < end[leaf]:
             size = push(merit, time, key, cand, heap, size, leaf, place, 0, -1)
-        for a, b in ((low, leaf - 1), (leaf + 1, high)):
-            if a <= b and low <= high:
-                best = best_leaf(merit, time, key, cand, begin, tree, a, b)
-                if best >= 0:
-                    size = push(merit, time, key, cand, heap, size, best, begin[best], a, b)
+        if low <= high:
+            size = push_best(merit, time, key, cand, begin, tree, heap, size, low, leaf - 1)
+            size = push_best(merit, time, key, cand, begin, tree, heap, size, leaf + 1, high)
     return n
 
 
@@ -263,29 +254,12 @@ def process(
     events: Any, fresh: Any, cand: Any, begin: Any, end: Any, tree: Any, edges: Any, buffer: Any, used: Any, depth: Any,
     due: Any, passed: Any, at: Any, heap: Any, picks: Any, offsets: Any,
 ) -> Any:  # fmt: skip
-    """Take in events in order, and answer windows on the way.
+    """Take in `fresh` events in order, up to the moment `passed`, and answer windows on the way.
 
-    Parameters
-    ----------
-    events, fresh
-        The store's columns, and the slots of the events to take in.
-    cand, begin, end, tree
-        The candidates, and the tree over them (of no size where there is none).
-    edges
-        Where the first partition and the back one begin, and how wide partitions are.
-    buffer, used
-        The events of the back partition, and (in an array) how many there are.
-    depth
-        How many of its best events a partition may be asked for.
-    due, passed
-        Windows to answer (start, end, k); up to where time has come.
-    at, heap, picks, offsets
-        How far it has come with each of these; space for the search; slots of the answers, and where each
-        window's begin.
-
-    Returns
-    -------
-    DONE; COMPLETE where the next event is not of the back partition; CROWDED where the buffer is full.
+    `edges` has where the first partition and the back one begin, and how wide partitions are. `used`, an array, has
+    how many events the buffer holds. A partition may be asked for `depth` of its best events. Windows are answered
+    (`due`: start, end, k) by slots in `picks`, which begin at `offsets`. `heap` is space for the search. `at` is moved
+    forward. Returns DONE; COMPLETE where the next event is not of the back partition; CROWDED where the buffer is full.
     """
     merit, time, key, _part, position = events
     oldest, back, width = edges[0], edges[1], edges[2]

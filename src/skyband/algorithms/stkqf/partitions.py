@@ -1,10 +1,12 @@
-"""Partitions of the window: what SAP, PH-Base, PH-Tree and STKQF have in common.
+"""SAP, PH-Base and PH-Tree: candidates are kept partition by partition.
 
 Paper → code (STKQF):
 
+- sections 2.1 and 4.1, SAP and M-SAP → `SAP`
+- section 4.1, PH-Base → `PHBase`
+- section 2.3, the PH-Tree and its search → `PHTree`, `kernel.plant`, `kernel.pick`
 - section 2.3, partitions P_i and their candidates → `Partitions`
 - observation 1, meaningful objects → `Partitions._meaningful`, `kernel.skyband`
-- section 2.3, the PH-Tree and its search → `kernel.plant`, `kernel.pick`
 - section 3.3, arrivals and expired objects → `Partitions._complete`, `Partitions._expire`
 
 Time is cut into partitions of equal width, no wider than the shortest window. While events arrive in the last one, the
@@ -12,49 +14,124 @@ Time is cut into partitions of equal width, no wider than the shortest window. W
 follow. Once it is complete, the meaningful ones become its candidates, best first. A window is answered from the
 candidates of the partitions that it covers; of the first one, which it may cut, those from its start on.
 
-Their own papers are not at hand. What was reconstructed from the outlines in Jing et al., *Dynamic Multiple Continuous
-Top-k Queries Over Streaming Data* (STKQF), sections 2.1, 2.3 and 3.3: that candidates are the meaningful events of a
-partition, found when it is complete, so that a window may begin anywhere; how wide partitions are; that the search
-goes through a heap of the partitions' next best; and late events, which become candidates of their partition.
+Choose them to compare with the papers; ``phtree`` is the best of them.
+
+========  ============================================  ================================================================
+class     partitions                                    what is kept, and what an answer costs
+========  ============================================  ================================================================
+`SAP`     per query, about the root of n/slide          about ``k ln(n/k) + k`` events a query; a thousand queries cost
+                                                        a thousand times as much as one; an answer searches the
+                                                        partitions of its window
+`PHBase`  for all queries, an eighth of the shortest    the same for the largest k, until it leaves the longest window;
+          window wide                                   an answer searches all partitions of its window
+`PHTree`  for all queries under a tree, half as wide    the same, less what enough better events of later partitions
+          as the shortest window                        outlive; an answer visits the partitions it takes an event from,
+                                                        and their neighbours in the tree
+========  ============================================  ================================================================
+
+Guarantees: exact; every partition keeps its meaningful events, which are all of them where scores fall. An event that
+arrives costs one comparison with the K-th best of its partition (for SAP, per query).
+
+Invariant: an event that a coming window can answer with is a candidate of its partition.
+
+Notes
+-----
+Zhu et al., *SAP: Improving Continuous Top-k Queries over Streaming Data*, and Zhu et al., *Multiple Continuous Top-k
+Queries over Data Stream* (PH-Base, PH-Tree), are not at hand. What was reconstructed from their outlines in Jing et
+al., *Dynamic Multiple Continuous Top-k Queries Over Streaming Data* (STKQF), sections 2.1, 2.3 and 3.3: that candidates
+are the meaningful events of a partition, found when it is complete, so that a window may begin anywhere; how wide
+partitions are (the root balances how many there are against how many events one has; PH-Base has smaller ones, and more
+candidates); that the search goes through a heap of the partitions' next best; when dominated candidates of a PH-Tree
+are dropped (once they have doubled); and late events, which become candidates of their partition.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from math import isqrt
+from typing import ClassVar
 
 import numpy as np
 
-from skyband.algorithms.base import NO_SLOTS, Selection
-from skyband.algorithms.in_order import CandidateKeeper
-from skyband.algorithms.shared_kernels import EVENT, PICKED, WALK, sort_runs
+from skyband.algorithms.base import NO_SLOTS, Selection, columns_of
+from skyband.algorithms.in_order import CandidateKeeper, InOrder, PerQuery, meta_query
 from skyband.algorithms.stkqf import partition_kernels as kernel
 from skyband.events.store import EventStore
-from skyband.order import IntArray, SlotArray
-from skyband.windows import DueWindows
+from skyband.order import IntArray, SlotArray, sort_runs
+from skyband.windows import NEVER, DueWindows, Schedule
 
 MOST_PARTITIONS = 4096
 BUFFER = 4096
 
 Needs = Callable[[int], Sequence[tuple[int, int]]]
+"""Returns, for a moment, from where on each query needs events, and how many of the best: pairs (start, k)."""
+
+
+class Partitioned(InOrder):
+    """Algorithms that keep candidates partition by partition."""
+
+    def exact_before(self, schedule: Schedule, start: int) -> bool:
+        """Tell whether some exact query reaches back as far, and is as deep."""
+        return any(
+            s.k >= schedule.k and start >= s.exact_from and start >= s.next_start > NEVER for s in self.schedules
+        )
+
+
+class SAP(Partitioned):
+    """Partitions per query."""
+
+    name = "sap"
+    summary = "partitions of each query's window keep candidates (SAP, for many queries M-SAP)"
+
+    def keeper(self, first: int) -> CandidateKeeper:
+        """Make partitions per query."""
+        return PerQuery([(one, self._partitions(one, first)) for one in meta_query(self.schedules)])
+
+    def _partitions(self, query: Schedule, first: int) -> Partitions:
+        width = -(-query.size // isqrt(query.size // query.slide))
+        return Partitions(self.store, needs_of([query]), first, width, query.size, tree=False)
+
+
+class PHBase(Partitioned):
+    """Small partitions for all queries."""
+
+    name = "phbase"
+    summary = "small partitions for all queries keep candidates (PH-Base)"
+    share: ClassVar[int] = 8
+    tree: ClassVar[bool] = False
+
+    def keeper(self, first: int) -> CandidateKeeper:
+        """Make partitions for all queries."""
+        members = meta_query(self.schedules)
+        sizes = [member.size for member in members]
+        width = max(min(sizes) // self.share, 1)
+        return Partitions(self.store, needs_of(members), first, width, max(sizes), self.tree)
+
+
+class PHTree(PHBase):
+    """Partitions under a tree, for all queries."""
+
+    name = "phtree"
+    summary = "partitions under a tree for all queries keep candidates (PH-Tree)"
+    share = 2
+    tree = True
+
+
+def needs_of(members: Sequence[Schedule]) -> Needs:
+    """Return what queries need: the events from their next windows' starts on."""
+
+    def needs(passed: int) -> list[tuple[int, int]]:
+        return [(m.start(m.first_of(passed)), m.k) for m in members]
+
+    return needs
 
 
 class Partitions(CandidateKeeper):
     """Candidates, partition by partition.
 
-    Parameters
-    ----------
-    store
-        Where the events live.
-    needs
-        Returns, for a moment, from where on each query needs events, and how many of the best: pairs (start, k).
-    first
-        Where the first event lies.
-    width, longest
-        Of the partitions, and of the longest window.
-    tree
-        Whether to find answers by a tree over the partitions, and to drop candidates which are dominated too often by
-        those of later partitions.
+    The first event lies at `first`; `width` is that of the partitions, `longest` that of the longest window. With a
+    `tree` over the partitions, answers are found by it, and candidates which those of later partitions dominate too
+    often are dropped.
     """
 
     def __init__(self, store: EventStore, needs: Needs, first: int, width: int, longest: int, tree: bool) -> None:
@@ -71,14 +148,13 @@ class Partitions(CandidateKeeper):
 
     def process(self, slots: SlotArray, due: DueWindows, ks: IntArray, passed: int) -> Selection:
         """Take in events in order, and answer windows on the way."""
-        store, at = self.store, np.zeros(WALK, np.int64)
-        slots = self._take_late(slots)
+        at, slots = np.zeros(kernel.PLACES, np.int64), self._take_late(slots)
         picks, offsets = np.empty(int(ks.sum()), np.int32), np.zeros(len(due) + 1, np.int64)
         most = 3 * int(ks.max(initial=0)) + 4
         while True:
             heap = np.empty((len(self.begin) + most, 4), np.int64)
             status = kernel.process(
-                self._events(), slots, self.cand, self.begin, self.end, self.nodes, self._edges(), self.buffer,
+                columns_of(self.store), slots, self.cand, self.begin, self.end, self.nodes, self._edges(), self.buffer,
                 self.used, self.depth, (due.start, due.end, ks), passed, at, heap, picks, offsets,
             )  # fmt: skip
             if status == kernel.DONE:
@@ -86,13 +162,13 @@ class Partitions(CandidateKeeper):
             if status == kernel.CROWDED:
                 self._thin()
             else:
-                now = int(store.position[slots[at[EVENT]]])
+                now = int(self.store.position[slots[at[kernel.EVENT]]])
                 self._complete(now // self.width)
                 self._expire(now)
                 self._lay_out(NO_SLOTS)
         if self._expire(passed):
             self._lay_out(self._back_best())
-        return Selection(picks[: at[PICKED]], offsets)
+        return Selection(picks[: at[kernel.PICKED]], offsets)
 
     def _take_late(self, slots: SlotArray) -> SlotArray:
         """Make events of complete partitions candidates; return the others."""
@@ -107,15 +183,14 @@ class Partitions(CandidateKeeper):
 
     def _thin(self) -> None:
         """Leave in the buffer only meaningful events; make it larger where that is not enough."""
-        left = self._meaningful(self.buffer[: self.used[0]], self.depth, NO_SLOTS)
+        left = self._meaningful(self._held(), self.depth, NO_SLOTS)
         room = max(BUFFER, 4 * len(left))
         self.buffer = np.concatenate([left, np.empty(room - len(left), np.int32)])
         self.used[0] = len(left)
 
     def _complete(self, following: int) -> None:
         """Make candidates of the back partition's meaningful events, and begin another one."""
-        left = self._meaningful(self.buffer[: self.used[0]], self.depth, NO_SLOTS)
-        self.candidates[self.back] = self._best_first(left)
+        self.candidates[self.back] = self._best_first(self._meaningful(self._held(), self.depth, NO_SLOTS))
         self.back, self.used[0] = following, 0
         self.end[-1] = self.begin[-1]
 
@@ -123,12 +198,12 @@ class Partitions(CandidateKeeper):
         """Return the events that fewer than `depth` better ones follow, in order of time."""
         slots = slots[np.argsort(self.store.position[slots], kind="stable")]
         out = np.empty(len(slots), np.int32)
-        left = kernel.skyband(*self._events()[:3], slots, depth, following, out)
+        left = kernel.skyband(*columns_of(self.store)[:3], slots, depth, following, out)
         return out[len(out) - left :]
 
     def _best_first(self, slots: SlotArray) -> SlotArray:
         slots = slots.copy()
-        sort_runs(slots, np.array([len(slots)]), *self._events()[:4])
+        sort_runs(slots, np.array([len(slots)]), *columns_of(self.store)[:4])
         return slots
 
     # Expire.
@@ -168,7 +243,7 @@ class Partitions(CandidateKeeper):
         leaves = 1 << max(len(runs) - 1, 0).bit_length()
         self.nodes = np.empty(2 * leaves if self.tree else 0, np.int64)
         if self.tree:
-            kernel.plant(*self._events()[:3], self.cand, self.begin, self.end, self.nodes)
+            kernel.plant(*columns_of(self.store)[:3], self.cand, self.begin, self.end, self.nodes)
 
     def _back_best(self) -> SlotArray:
         """Return the best events of the back partition."""
@@ -177,20 +252,20 @@ class Partitions(CandidateKeeper):
     def _edges(self) -> IntArray:
         return np.array([self.oldest * self.width, self.back * self.width, self.width], np.int64)
 
-    def _events(self) -> tuple[Any, ...]:
-        store = self.store
-        return store.merit, store.time, store.key, store.part, store.position
+    def _held(self) -> SlotArray:
+        """Return the events of the back partition that may matter, in order of time."""
+        return self.buffer[: self.used[0]]
 
     # State.
 
     def kept(self) -> SlotArray:
         """Return the slots of all candidates, and of the back partition's events."""
-        return np.sort(np.concatenate([*self.candidates.values(), self.buffer[: self.used[0]]]))
+        return np.sort(np.concatenate([*self.candidates.values(), self._held()]))
 
     def compact(self, moved: SlotArray) -> None:
         """Follow events to their new slots."""
         self.candidates = {number: moved[slots] for number, slots in self.candidates.items()}
-        self.buffer[: self.used[0]] = moved[self.buffer[: self.used[0]]]
+        self._held()[:] = moved[self._held()]
         self._lay_out(moved[self._back_best()])
 
     def bound(self) -> int:
@@ -203,7 +278,7 @@ class Partitions(CandidateKeeper):
         for number, slots in self.candidates.items():
             assert np.all(position[slots] // self.width == number), "a candidate is in another partition"
             assert np.array_equal(self.store.best_first(slots), np.arange(len(slots))), "candidates are not in order"
-        held = self.buffer[: self.used[0]]
+        held = self._held()
         assert np.all(position[held] // self.width == self.back), "the back partition has events of another"
         best = held[self.store.best_first(held)][: self.depth]
         assert np.array_equal(self.store.merit[best], self.store.merit[self._back_best()]), "others are its best"

@@ -2,8 +2,7 @@
 
 Paper → code (STKQF):
 
-- section 3.1, q-dominance → `dominates`
-- section 3.1, observations 1 and 2, theorem 1 → `skyline`
+- section 3.1, q-dominance, observations 1 and 2, theorem 1 → `skyline`
 - section 3.1, cases I to IV; algorithm 1, lines 11-15 → `Case`, `scan_for`
 - section 3.2, SQ-grid, virtual queries and theorem 2 → `SQGrid`, `SQGrid.virtual`
 - algorithm 1, lines 2-9 and 17-18 → `SQGrid.fill`; lines 19-20 → `SQGrid.forget`
@@ -19,6 +18,7 @@ Jing et al., *Dynamic Multiple Continuous Top-k Queries Over Streaming Data* (ST
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -63,17 +63,6 @@ class Scan:
     older: int
 
 
-def dominates(a: Need, b: Need) -> bool:
-    """Tell whether whatever b can answer with, a can.
-
-    Examples
-    --------
-    >>> dominates(Need(6, 4), Need(4, 3)), dominates(Need(6, 4), Need(8, 2))
-    (True, False)
-    """
-    return a.n >= b.n and a.k >= b.k
-
-
 def skyline(needs: Iterable[Need]) -> list[Need]:
     """Return the needs that no other dominates: the further back they reach, the less deep they are.
 
@@ -113,18 +102,12 @@ class SQGrid:
 
     Queries that come and go within a cell change nothing, and cells are few however many queries there are. A cell
     that has become empty stays until nobody has used it for as long as the grid reaches back: another query may come.
-
-    Parameters
-    ----------
-    n, k
-        How far back, and how deep, the grid reaches; it grows with what is put in.
-    cells
-        Along each side.
+    The grid reaches `n` back and is `k` deep, with `cells` along each side.
     """
 
     def __init__(self, n: int, k: int, cells: int = 8) -> None:
         self.n, self.k, self.cells = n, k, cells
-        self.members: dict[tuple[int, int], int] = {}
+        self.members: Counter[tuple[int, int]] = Counter()  # how many queries a cell has
         self.left: dict[tuple[int, int], int] = {}  # when the last query left an empty cell
 
     def cell(self, need: Need) -> tuple[int, int]:
@@ -141,10 +124,7 @@ class SQGrid:
 
     def fill(self, needs: Iterable[Need], now: int) -> None:
         """Serve these needs from now on."""
-        members: dict[tuple[int, int], int] = {}
-        for need in needs:
-            cell = self.cell(need)
-            members[cell] = members.get(cell, 0) + 1
+        members = Counter(map(self.cell, needs))
         for cell in self.members.keys() - members.keys():
             self.left.setdefault(cell, now)
         for cell in members:

@@ -3,7 +3,7 @@
 Paper → code (STKQF):
 
 - algorithm 1, lines 1-15 and 17-18 → `STKQF.plan`
-- algorithm 1, line 16; theorem 3 → `Window.scan`
+- algorithm 1, line 16; theorem 3 → `KeptWindow.scan`
 - algorithm 1, lines 19-20 → `STKQF.answer`
 
 Choose it to compare with the paper, or where queries change often, must be exact at once, and the whole window fits
@@ -16,14 +16,6 @@ used cell of the grid, or is dominated, costs nothing; another one a scan of the
 further than the queries as deep as it, but of those only the ones where something can be missing.
 
 Invariant: an event that a virtual query can answer with is a candidate of its partition.
-
-Examples
---------
->>> import skyband as sb
->>> q = sb.Query("top", k=2, score="x", window=sb.Window(4, slide=2))
->>> events = [{"t": t, "id": t, "x": x} for t, x in enumerate([5.0, 1.0, 4.0, 2.0, 3.0, 0.0])]
->>> [[row.id for row in a.rows] for a in sb.run([q], events, time="t", id="id", algorithm="stkqf")]
-[[0, 1], [0, 2], [2, 4], [4, 5]]
 
 Notes
 -----
@@ -45,8 +37,7 @@ from typing import Any
 import numpy as np
 
 from skyband.algorithms.base import NO_SLOTS, Selection
-from skyband.algorithms.stkqf.partitioned import Partitioned
-from skyband.algorithms.stkqf.partitions import BUFFER, Partitions
+from skyband.algorithms.stkqf.partitions import BUFFER, Partitioned, Partitions
 from skyband.algorithms.stkqf.skyline import Need, Scan, SQGrid, scan_for
 from skyband.events.store import EventStore
 from skyband.order import IntArray, SlotArray
@@ -60,6 +51,7 @@ class STKQF(Partitioned):
 
     name = "stkqf"
     summary = "a PH-Tree for virtual queries, and the window itself, for queries that come and go (STKQF)"
+    keepers: dict[int, KeptWindow]  # type: ignore[assignment]
 
     def __init__(self, store: EventStore, distinct: Distinct | None) -> None:
         super().__init__(store, distinct)
@@ -79,17 +71,14 @@ class STKQF(Partitioned):
         self.scans = []
         for need in new if before else []:
             scan = scan_for(need, before)
-            counts = [keeper.scan(scan, self.passed) for keeper in self._windows()]
+            counts = [keeper.scan(scan, self.passed) for keeper in self.keepers.values()]
             self.scans.append((scan, sum(a for a, _ in counts), sum(b for _, b in counts)))
 
-    def _windows(self) -> list[Window]:
-        return [keeper for keeper in self.keepers.values() if isinstance(keeper, Window)]
-
-    def keeper(self, first: int) -> Window:
+    def keeper(self, first: int) -> KeptWindow:
         """Make partitions for the virtual queries."""
         sizes = [s.size for s in self.schedules]
         width = max(min(sizes) // 2, 1)
-        return Window(self.store, self._needs, first, width, max(sizes), tree=True)
+        return KeptWindow(self.store, self._needs, first, width, max(sizes), tree=True)
 
     def _needs(self, passed: int) -> list[tuple[int, int]]:
         return [(passed - need.n, need.k) for need in self.grid.virtual()]
@@ -104,13 +93,13 @@ class STKQF(Partitioned):
         self.grid.forget(self.passed)
         if self.keepers:
             self.gone_before = max(self.gone_before, self.passed - self.grid.n)
-        for keeper in self._windows():
+        for keeper in self.keepers.values():
             keeper.forget(self.gone_before)
         return picks
 
     def candidates(self) -> int:
         """Return how many events are candidates; the others are kept to be scanned."""
-        return sum(keeper.meaningful() for keeper in self._windows())
+        return sum(keeper.meaningful() for keeper in self.keepers.values())
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as numbers and arrays."""
@@ -144,7 +133,7 @@ class STKQF(Partitioned):
         return lines
 
 
-class Window(Partitions):
+class KeptWindow(Partitions):
     """Partitions with all of their events."""
 
     def __init__(self, *how: Any, **more: Any) -> None:
@@ -167,10 +156,8 @@ class Window(Partitions):
     def scan(self, scan: Scan, passed: int) -> tuple[int, int]:
         """Look for the events that a new need asks for, from the newest partition back.
 
-        Returns
-        -------
-        How many partitions were scanned, and how many could be skipped: as many better events follow as the deepest
-        query asks for (Theorem 3).
+        Returns how many partitions were scanned, and how many could be skipped: as many better events follow as the
+        deepest query asks for (Theorem 3).
         """
         needs = self.needs(passed)
         self.depth = max(k for _, k in needs)

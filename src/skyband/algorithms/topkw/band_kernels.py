@@ -29,7 +29,7 @@ import numpy as np
 from skyband.compiled import inlined, jit
 from skyband.order import is_better
 
-STRICT, RELAXED, PROBABLE = 0, 1, 2
+STRICT, RELAXED, PROBABLE, CPM, SNN = range(5)  # what a row keeps
 LEFT, ENTERED, RETURNED = 0, 1, 2
 NOBODY = 2**62  # the oldest event of an empty row
 REPORT = np.dtype(
@@ -69,12 +69,23 @@ class KernelQueries(NamedTuple):
     since: Any
 
 
+@jit
+def deepest(used: Any, k_of: Any) -> Any:
+    """Return the largest k of the queries in use, at least 1."""
+    top = np.int64(1)
+    for i in range(used.size):
+        top = max(top, k_of[used[i]])
+    return top
+
+
 # Lists.
 
 
 @jit
-def longer(reports: Any, more: Any) -> Any:
-    """Return a list of reports with room for more."""
+def with_room_for(reports: Any, more: Any) -> Any:
+    """Return a list of reports that has room for so many more."""
+    if reports[0]["row"] + more < reports.size:
+        return reports
     new = np.zeros(2 * (reports.size + more), REPORT)
     for i in range(reports[0]["row"] + 1):
         new[i] = reports[i]
@@ -154,6 +165,16 @@ def find_place(cost: Any, slot: Any, q: Any, size: Any, c: Any, r: Any, time: An
         else:
             low = middle + 1
     return low
+
+
+@inlined
+def is_there(cost: Any, slot: Any, q: Any, at: Any, c: Any, r: Any) -> Any:
+    """Tell whether an event that goes to a place of a row is in it already: then it is right before that place."""
+    found = False
+    while at > 0 and cost[q, at - 1] == c:
+        at -= 1
+        found = found or slot[q, at] == r
+    return found
 
 
 @inlined
@@ -259,6 +280,17 @@ def add_probable(
             size -= 1
         threshold = cost[q, size - 1]
     return at, size, threshold
+
+
+@jit
+def drop_gone(cost: Any, position: Any, slot: Any, mark: Any, q: Any, size: Any, gone: Any) -> Any:
+    """Remove everything that has left the window at or before `gone` from a row; return the new size."""
+    n = np.int64(0)
+    for i in range(size):
+        if position[q, i] > gone:
+            keep(cost, position, slot, mark, q, i, n)
+            n += 1
+    return n
 
 
 @jit

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from skyband.algorithms.topkw.band_kernels import NOBODY, PROBABLE, RELAXED, STRICT, BandRows, KernelQueries
+from skyband.algorithms.topkw.band_kernels import CPM, NOBODY, PROBABLE, RELAXED, SNN, STRICT, BandRows, KernelQueries
 from skyband.algorithms.topkw.event_kernels import (
     COLUMN,
     NONE,
@@ -36,12 +36,11 @@ from skyband.algorithms.topkw.probability import candidates
 from skyband.algorithms.topkw.query_grid import QueryGrid
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_runs
 
-__all__ = ["NONE", "PROBABLE", "RELAXED", "STRICT", "BandSpec", "Bands", "Method", "TopKReports"]
+__all__ = ["CPM", "NONE", "PROBABLE", "RELAXED", "SNN", "STRICT", "BandSpec", "Bands", "Method", "TopKReports"]
 
 FIRST_LIMIT = 4  # candidates of a relaxed band before it is first pruned, as a multiple of k
 BITS = 52  # conditions whose gates share a column: a float has so many whole bits
 _FIRST_ROOM = 16
-_HELD = ("position", "slot", "number")
 _ENTRY, _ROW = ("cost", "position", "slot", "mark"), ("size", "limit", "threshold", "due")  # names in a snapshot
 _PER_QUERY = (
     *KernelFunctions._fields, "k", "size", "since", "least", "most", "filter_most", "bound", "cell", "reach",
@@ -87,6 +86,46 @@ class BandSpec:
     gate: int = -1
 
 
+class Events(NamedTuple):
+    """Events, one row each: attributes, position on the windows' axis, slot in the event store, number of arrival."""
+
+    x: FloatArray
+    position: IntArray
+    slot: IntArray
+    number: IntArray
+
+    @classmethod
+    def none(cls) -> Self:
+        """Return no events."""
+        return cls(np.empty((0, 0)), *(np.empty(0, np.int64) for _ in range(3)))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Events]) -> Self:
+        """Return copies, one part after the other; older events met no condition whose gate came after them."""
+        width = max(part.x.shape[1] for part in parts)
+        x, *rest = zip(*parts, strict=True)
+        x = tuple(a if a.shape[1] == width else np.hstack([a, np.zeros((len(a), width - a.shape[1]))]) for a in x)
+        return cls(*map(np.concatenate, (x, *rest)))
+
+    def at(self, rows: slice | IntArray | BoolArray) -> Events:
+        """Return some of them."""
+        return Events(self.x[rows], self.position[rows], self.slot[rows], self.number[rows])
+
+    def moved(self, moved: SlotArray) -> Events:
+        """Return them with their new slots."""
+        return self._replace(slot=moved[self.slot].astype(np.int64))
+
+    def state(self, name: str) -> dict[str, npt.NDArray[Any]]:
+        """Return the columns as flat arrays."""
+        return {f"{name}_{part}": column.flatten() for part, column in zip(self._fields, self, strict=True)}
+
+    @classmethod
+    def load(cls, state: dict[str, npt.NDArray[Any]], name: str) -> Self:
+        """Make them again from what `state` returned."""
+        x, *rest = (state[f"{name}_{part}"] for part in cls._fields)
+        return cls(x.reshape(len(rest[0]), len(x) // max(len(rest[0]), 1)), *rest)
+
+
 class TopKReports(NamedTuple):
     """What became of the top k, in order: row of the query, slot of the event, what happened, at which new event.
 
@@ -106,39 +145,35 @@ class TopKReports(NamedTuple):
         """Return only some of them."""
         return TopKReports(*(column[chosen] for column in self))  # type: ignore[arg-type]
 
+    def after(self, events: int) -> TopKReports:
+        """Return them as those of a piece of the new events that comes after so many of these."""
+        return self._replace(at=np.where(self.at < 0, -1, self.at + events))
 
+    @classmethod
+    def joined(cls, parts: Sequence[TopKReports]) -> Self:
+        """Return reports, one part after the other."""
+        return cls(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+@dataclass(eq=False, repr=False)
 class Bands:
-    """Rows of k-skybands.
+    """Rows of k-skybands."""
 
-    Parameters
-    ----------
-    method
-        What is kept.
-    dimensions
-        How many attributes the grid, and distances and sums, are about; further columns are scores by themselves.
-    grid
-        Index of the queries; None offers each event to all of them.
-    changes
-        Whether reports say also who leaves and who returns.
-    timed
-        Whether what leaves a window does so at a moment of its own, rather than with the next event.
-    """
+    method: Method
+    dimensions: int  # attributes that the grid, distances and sums are about; further columns are scores by themselves
+    grid: QueryGrid | None = None  # index of the queries; None offers each event to all of them
+    changes: bool = False  # whether reports say also who leaves and who returns
+    timed: bool = False  # whether what leaves a window does so at a moment of its own, not with the next event
 
-    def __init__(
-        self, method: Method, dimensions: int, grid: QueryGrid | None = None, changes: bool = False,
-        timed: bool = False,
-    ) -> None:  # fmt: skip
-        self.method, self.dimensions, self.grid, self.changes = method, dimensions, grid, changes
-        self.timed = timed
-        self.specs: list[BandSpec | None] = []
+    def __post_init__(self) -> None:
         self.buffer = 0  # how long it is on the axis
         self.passed = -NOBODY
         self.numbers = 0  # of events that came so far
-        self.held = (np.empty((0, 0)), *(np.empty(0, np.int64) for _ in range(3)))  # the recent buffer
-        none, cells = np.empty(0, np.int64), 0 if grid is None else len(grid)
-        self.used = none
+        self.held = Events.none()  # the recent buffer
+        none, cells = np.empty(0, np.int64), 0 if self.grid is None else len(self.grid)
+        self.used = none  # rows that have a query, in order
         self.family, self.column, self.gate, self.sign, self.boxed = none, none, none, np.empty(0), np.empty(0, bool)
-        self.point, self.weight, self.floor, self.ceiling = (np.empty((0, dimensions)) for _ in range(4))
+        self.point, self.weight, self.floor, self.ceiling = (np.empty((0, self.dimensions)) for _ in range(4))
         self.k = self.size = self.since = self.least = self.most = self.filter_most = self.reach = none
         self.bound, self.cell = np.empty((0, cells)), np.empty((0, cells), np.int64)
         self.watching = np.zeros((max(cells, 1), 1), np.uint64)
@@ -148,32 +183,29 @@ class Bands:
 
     def add(self, specs: Sequence[BandSpec]) -> list[int]:
         """Let queries see the events from now on; return their rows."""
-        free = [row for row, spec in enumerate(self.specs) if spec is None]
-        rows = [*free[: len(specs)], *range(len(self.specs), len(self.specs) + max(len(specs) - len(free), 0))]
-        self.specs += [None] * (max(rows, default=-1) + 1 - len(self.specs))
-        before = len(self.k)
-        if len(self.specs) > before:
-            self._more_rows(max(len(self.specs), 2 * before, 8))
+        needed, room = len(self.used) + len(specs), len(self.k)
+        if needed > room:
+            self._more_rows(max(needed, 2 * room, 8))
+        rows: list[int] = np.setdiff1d(np.arange(len(self.k)), self.used)[: len(specs)].tolist()
         for row, spec in zip(rows, specs, strict=True):
-            self.specs[row] = spec
             self._write(row, spec)
+        self.used = np.union1d(self.used, rows).astype(np.int64)
         self._replan()
         return rows
 
     def remove(self, rows: Sequence[int]) -> None:
         """Forget queries."""
         for row in rows:
-            self.specs[row] = None
             for band in (self.band, self.filters):
                 band.size[row] = 0
                 band.next_expiry[row] = NOBODY
             if self.grid is not None:
                 self.watching[:, row >> 6] &= ~(np.uint64(1) << np.uint64(row & 63))
+        self.used = np.setdiff1d(self.used, rows)
         self._replan()
 
     def _replan(self) -> None:
         """Follow a change of the queries: one buffer for all, as long as the shortest window allows."""
-        self.used = np.array([row for row, spec in enumerate(self.specs) if spec is not None], np.int64)
         sizes = self.size[self.used].tolist()
         self.buffer = min((self.method.buffer_for(size) for size in sizes), default=self.method.buffer)
         if self.method.filter == NONE:
@@ -249,46 +281,31 @@ class Bands:
     ) -> TopKReports:  # fmt: skip
         """Take in events, in order of arrival, then let time pass; return what became of the top k of each query.
 
-        Parameters
-        ----------
-        x
-            Attributes and scores, a row per event.
-        position, slots
-            Where the events lie on the windows' axis, and in the event store.
-        time, key
-            The columns of the store.
-        passed
-            Up to which position time passes at the end; never back.
-        moments
-            Up to which position time has passed when each event comes; as far as events came when left out.
+        `x` has attributes and scores, a row per event. `position` and `slots` say where the events lie on the windows'
+        axis and in the event store, `time` and `key` are columns of the store. Time has passed up to `moments` when
+        each event comes (left out: as far as events came), and passes up to `passed` at the end, but never back.
         """
-        moments = self._moments(position if moments is None else moments, passed)
-        kept, rows = self._behind_held(x, position, slots)
+        numbers = np.arange(self.numbers, self.numbers + len(position))
+        new = Events(np.ascontiguousarray(x), position.astype(np.int64), slots.astype(np.int64), numbers)
+        moments = np.concatenate([[self.passed], position if moments is None else moments, [passed]])
+        return self._take(new, np.maximum.accumulate(moments)[1:], time, key)  # a late event does not turn time back
+
+    def _take(self, new: Events, moments: IntArray, time: IntArray, key: IntArray) -> TopKReports:
+        """Take in events; `moments` say up to where time has passed when each of them comes, and at the end."""
+        kept, events = self._behind_held(new)
         head, self.band, self.filters, reports = pass_events(
-            KernelEvents._make([*rows, time, key]), kept, moments, self.functions(), self.queries(), self._settings(),
+            KernelEvents(*events, time, key), kept, moments, self.functions(), self.queries(), self._settings(),
             self.band, self.filters, self._index(),
         )  # fmt: skip
         self.passed = int(moments[-1])
         if self.method.filter != NONE:
-            self.held = tuple(column[head:].copy() for column in rows)
+            self.held = events.at(slice(head, None))
         return self._reports(reports, reports["slot"])
 
-    def _moments(self, moments: IntArray, passed: int) -> IntArray:
-        """Return up to where time has passed at each event, and at the end: a late one does not turn it back."""
-        return np.maximum.accumulate(np.concatenate([[self.passed], moments, [passed]]))[1:]
-
-    def _behind_held(
-        self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray
-    ) -> tuple[int, list[npt.NDArray[Any]]]:
-        """Place new events, numbered, behind those that are held; return how many are held, and all columns."""
-        kept = len(self.held[1])
-        numbers = np.arange(self.numbers, self.numbers + len(position))
-        self.numbers += len(position)
-        x = np.ascontiguousarray(x)
-        if kept and x.shape[1] > self.held[0].shape[1]:
-            self.held = (as_wide(self.held[0], x.shape[1]), *self.held[1:])
-        given: tuple[npt.NDArray[Any], ...] = (x, position, slots.astype(np.int64), numbers)
-        return kept, [np.concatenate([old, new]) if kept else new for old, new in zip(self.held, given, strict=True)]
+    def _behind_held(self, new: Events) -> tuple[int, Events]:
+        """Count new events; return how many are held, and these with the new ones behind them."""
+        self.numbers += len(new.slot)
+        return len(self.held.slot), Events.joined([self.held, new])
 
     def functions(self) -> KernelFunctions:
         """Return the scoring functions as kernels take them."""
@@ -306,8 +323,8 @@ class Bands:
         )
 
     def _index(self) -> KernelIndex:
-        low, step, cells = (np.zeros(0), np.zeros(0), 0) if self.grid is None else self.grid.layout()
-        return KernelIndex(low, step, cells, self.bound, self.cell, self.reach, self.watching)
+        grid = self.grid or QueryGrid(np.zeros(0), np.zeros(0), cells=0)
+        return KernelIndex(grid.low, grid.step, grid.cells, self.bound, self.cell, self.reach, self.watching)
 
     def _reports(self, found: npt.NDArray[Any], slot: IntArray) -> TopKReports:
         """Return the reports of a kernel, about events in these slots, as columns."""
@@ -322,7 +339,7 @@ class Bands:
 
     def kept(self) -> SlotArray:
         """Return the slots that any query, filter or the buffer refers to."""
-        parts = [self.held[2], *(band.slot[self._filled(band)] for band in (self.band, self.filters))]
+        parts = [self.held.slot, *(band.slot[self._filled(band)] for band in (self.band, self.filters))]
         return np.unique(np.concatenate(parts)).astype(np.int32)
 
     def _filled(self, band: BandRows) -> BoolArray:
@@ -343,21 +360,16 @@ class Bands:
 
     def compact(self, moved: SlotArray) -> None:
         """Follow events to their new slots."""
-        x, position, slot, number = self.held
-        self.held = (x, position, moved[slot].astype(np.int64), number)
+        self.held = self.held.moved(moved)
         for band in (self.band, self.filters):
             filled = self._filled(band)
             band.slot[filled] = moved[band.slot[filled]]
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return everything but the queries as flat arrays, detached from the live ones."""
-        x, position, slot, number = self.held
-        found: dict[str, npt.NDArray[Any]] = {
-            "numbers": np.array([self.numbers, self.passed, x.shape[1] if len(slot) else 0], np.int64),
-            "since": self.since[self.used],
-            "held_x": x.ravel().copy(),
-            **{f"held_{name}": column.copy() for name, column in zip(_HELD, (position, slot, number), strict=True)},
-        }
+        width = self.held.x.shape[1] if len(self.held.slot) else 0
+        numbers = np.array([self.numbers, self.passed, width], np.int64)
+        found = {"numbers": numbers, "since": self.since[self.used], **self.held.state("held")}
         for name, band in (("band", self.band), ("filter", self.filters)):
             inside = self._filled(band)
             found |= {f"{name}_{part}": column[inside] for part, column in zip(_ENTRY, band[:4], strict=True)}
@@ -366,23 +378,27 @@ class Bands:
 
     def load(self, state: dict[str, npt.NDArray[Any]]) -> None:
         """Take over what `state` returned, for the same queries, added in the order of their rows."""
-        self.numbers, self.passed, width = state["numbers"].tolist()
+        self.numbers, self.passed, _ = state["numbers"].tolist()
         self.since[self.used] = state["since"]
         for row in self.used.tolist():
             self._watch_all(row)  # until its threshold moves
-        held = tuple(state[f"held_{name}"] for name in _HELD)
-        self.held = (state["held_x"].reshape(len(held[0]), width), *held)
+        self.held = Events.load(state, "held")
         self.band, self.filters = (self._loaded(state, name) for name in ("band", "filter"))
 
     def _loaded(self, state: dict[str, npt.NDArray[Any]], name: str) -> BandRows:
-        sizes = state[f"{name}_size"]
-        band = self._new_band(len(self.k), max(int(sizes.max(initial=0)) + 2, _FIRST_ROOM))
-        rows, places = np.repeat(self.used, sizes), rank_in_runs(np.repeat(self.used, sizes))
-        for part, column in zip(_ENTRY, band[:4], strict=True):
-            column[rows, places] = state[f"{name}_{part}"]
+        band = self._band_of([state[f"{name}_{part}"] for part in _ENTRY], state[f"{name}_size"])
         for part, column in zip(_ROW, band[4:8], strict=True):
             column[self.used] = state[f"{name}_{part}"]
         return band._replace(heap=self._heap(band.next_expiry))
+
+    def _band_of(self, columns: Sequence[npt.NDArray[Any]], sizes: IntArray) -> BandRows:
+        """Return a band with these entries, given row after row of those in use, so many in each."""
+        band = self._new_band(len(self.k), max(int(sizes.max(initial=0)) + 2, _FIRST_ROOM))
+        rows = np.repeat(self.used, sizes)
+        for column, values in zip(band[:4], columns, strict=True):
+            column[rows, rank_in_runs(rows)] = values
+        band.size[self.used] = sizes
+        return band
 
     def check(self) -> None:
         """Raise AssertionError where an invariant does not hold (for tests)."""
@@ -430,8 +446,3 @@ def with_gates(x: FloatArray, open_at: Sequence[BoolArray | None]) -> FloatArray
         if passed is not None:
             bits[:, place // BITS] |= passed.astype(np.int64) << (place % BITS)
     return np.hstack([x, bits])
-
-
-def as_wide(x: npt.NDArray[Any], width: int) -> FloatArray:
-    """Return events with as many columns as newer ones have: they met no condition that came after them."""
-    return np.hstack([x, np.zeros((len(x), width - x.shape[1]))])

@@ -15,9 +15,12 @@ import numpy as np
 from skyband.algorithms.topkw.band_kernels import (
     LEFT,
     NOBODY,
+    deepest,
+    drop_gone,
     drop_top,
     expiry_of,
     find_place,
+    is_there,
     keep,
     prune,
     push,
@@ -28,8 +31,8 @@ from skyband.algorithms.topkw.band_kernels import (
     report_exits,
 )
 from skyband.algorithms.topkw.event_kernels import find_costs
-from skyband.algorithms.topkw.tree_kernels import DEEP, MANY, search
-from skyband.compiled import jit
+from skyband.algorithms.topkw.tree_kernels import DEEP, MANY, put_best, search
+from skyband.compiled import inlined, jit
 
 FEW = 24  # so many new events are looked at one by one
 CROWD = 512  # where more recent events would come into a row at once, time passes in smaller steps
@@ -39,23 +42,22 @@ DONE, REPORTS, ROOM = 0, 1, 2
 # Events.
 
 
-@jit
-def lasting(cost: Any, pos: Any, q: Any, size: Any, k: Any, gone: Any) -> Any:
-    """Return the cost of the k-th in a row that lies behind a position; infinite where there are fewer."""
-    left, tau = k, np.inf
+@inlined
+def list_lasting(cost: Any, pos: Any, q: Any, size: Any, k: Any, gone: Any, best: Any) -> Any:
+    """List the costs of the k best in a row that lie behind a position; return how many there are."""
+    held = np.int64(0)
     for i in range(size):
-        left -= pos[q, i] > gone
-        if left == 0:
-            tau = cost[q, i]
-            break
-    return tau
+        if held < k and pos[q, i] > gone:
+            best[held] = cost[q, i]
+            held += 1
+    return held
 
 
 @jit
 def scan(
     family: Any, sign: Any, point: Any, weight: Any, column: Any, boxed: Any, floor: Any, ceiling: Any, gate: Any,
-    q: Any, k: Any, x: Any, begin: Any, position: Any, gone: Any, best: Any, held: Any, found: Any, costs: Any,
-    leaf: Any,
+    q: Any, k: Any, x: Any, begin: Any, position: Any, gone: Any, best: Any, places: Any, held: Any, found: Any,
+    costs: Any, leaf: Any,
 ) -> Any:  # fmt: skip
     """Find the events, in order, that may be among the best while they are the last; return how many there are.
 
@@ -72,12 +74,7 @@ def scan(
             found[n], costs[n] = begin + j, c
             n += 1
             if position[begin + j] > gone:
-                i = held if held < k else k - 1
-                while i > 0 and best[i - 1] > c:
-                    best[i] = best[i - 1]
-                    i -= 1
-                best[i] = c
-                held = min(held + 1, k)
+                held = put_best(best, places, held, k, c, position[begin + j])
         begin += some
     return n
 
@@ -88,11 +85,8 @@ def come_in(
 ) -> Any:  # fmt: skip
     """Put an event into a row if it is not in it; return its place (-1: it was there), and the new size."""
     place = find_place(cost, ref, q, size, c, r, time, key)
-    i = place
-    while i > 0 and cost[q, i - 1] == c:
-        i -= 1
-        if ref[q, i] == r:
-            return np.int64(-1), size
+    if is_there(cost, ref, q, place, c, r):
+        return np.int64(-1), size
     put(cost, pos, ref, mark, q, size, place, c, p, r, 0)
     return place, size + 1
 
@@ -120,43 +114,19 @@ def halfway(ages: Any, gone: Any, leaving: Any) -> Any:
 
 
 @jit
-def within(costs: Any, n: Any, tau: Any) -> Any:
-    """Return how many of the first n costs are within a threshold."""
-    count = 0
-    for i in range(n):
-        count += costs[i] <= tau
-    return count
-
-
-@jit
 def pass_block(
     events: Any, moments: Any, timed: Any, now: Any, first: Any, functions: Any, queries: Any, band: Any, recent: Any,
     trees: Any, turn: Any, until: Any, done: Any, passed: Any, changes: Any, reports: Any,
 ) -> Any:  # fmt: skip
     """Take in events that lie in the last segment, for some of the queries.
 
-    Parameters
-    ----------
-    events
-        The new ones, in order of arrival.
-    moments, timed
-        Up to where time has passed when each of them comes, and at the end; as for `pass_events`.
-    now, first
-        Up to where time had passed before; the number of the first event.
-    functions, queries, band
-        As for `pass_events`.
-    recent, trees
-        All events of the last blocks, in the order of their trees; boxes of the nodes, and the segments, of which the
-        last has the new events.
-    turn, until, done, passed
-        Which queries, as places in the list of rows in use; how many events the first of them has seen already, and up
-        to where time has passed for it.
-    changes, reports
-        Whether to report also who leaves and who returns; the list of reports.
+    `moments` are as for `pass_events`. Time had passed up to `now` before; `first` is the number of the first event.
+    `recent` has all events of the last blocks, in the order of their `trees`: boxes of the nodes, and the segments.
 
-    Returns
-    -------
-    Why it stopped; the query to go on with, how many events it has seen, up to where time has passed for it.
+    The queries from `turn` to `until`, as places in the list of rows in use, see the events. Of the first of them it is
+    said how many events it has seen already (`done`), and up to where time has passed for it.
+
+    Return why it stopped; the query to go on with, how many events it has seen, up to where time has passed for it.
     """
     family, sign, point, weight, column, boxed, floor, ceiling, gate = functions
     used, k_of, span_of, since = queries
@@ -167,13 +137,9 @@ def pass_block(
     last, end, room, fresh = moments.size - 1, moments[moments.size - 1], cost.shape[1], segments.shape[0]
     stack, bounds, leaf = np.empty((DEEP, 3), np.int64), np.empty(DEEP), np.empty(MANY)
     found, costs = np.empty(raw_position.size, np.int64), np.empty(raw_position.size)
-    top = np.int64(1)
-    for i in range(used.size):
-        top = max(top, k_of[used[i]])
+    top = deepest(used, k_of)
     best, places, dominators = np.empty(top), np.empty(top, np.int64), np.empty((2, top + 1), np.int64)
-    border = NOBODY  # events with slots from here on lie in the segments
-    for i in range(raw_slot.size):
-        border = min(border, raw_slot[i])
+    border = raw_slot.min() if raw_slot.size else NOBODY  # events with slots from here on lie in the segments
     ages = np.sort(raw_position)
     while turn < until:
         q = used[turn]
@@ -182,7 +148,8 @@ def pass_block(
         if due[q] > end:
             tau = cost[q, k - 1] if size >= k else np.inf
         else:
-            n, crowded = np.int64(0), True
+            n = np.int64(0)
+            crowded: Any = True
             while crowded:
                 held = np.int64(0)
                 for i in range(size):
@@ -197,7 +164,7 @@ def pass_block(
                         places, held, found, costs, n, stack, bounds, leaf,
                     )  # fmt: skip
                 sooner = halfway(ages, passed - span, stop - span) + span
-                crowded = timed and sooner < stop and within(costs, n, tau) > CROWD
+                crowded = timed and sooner < stop and np.count_nonzero(costs[:n] <= tau) > CROWD
                 if crowded:
                     stop = sooner
             if size + n >= room:
@@ -209,20 +176,17 @@ def pass_block(
                     p, r = raw_position[found[i]], raw_slot[found[i]]
                     _, size = come_in(cost, pos, ref, mark, q, size, costs[i], p, r, time, key)
             sizes[q] = size
-            tau = lasting(cost, pos, q, size, k, stop - span)
+            held = list_lasting(cost, pos, q, size, k, stop - span, best)
+            tau = best[k - 1] if held == k else np.inf
         # The new events within it, in order of arrival.
         begin, behind = max(done, since[q] - first), position.size
         if stop < end:
             behind = np.searchsorted(moments[:last], stop, side="right")
         if (tau == np.inf and not boxed[q]) or position.size <= FEW:
-            held = np.int64(0)
-            for i in range(size):
-                if held < k and pos[q, i] > stop - span:
-                    best[held] = cost[q, i]
-                    held += 1
+            held = list_lasting(cost, pos, q, size, k, stop - span, best)
             n = scan(
                 family, sign, point, weight, column, boxed, floor, ceiling, gate, q, k, x, begin, position[:behind],
-                stop - span, best, held, found, costs, leaf,
+                stop - span, best, places, held, found, costs, leaf,
             )  # fmt: skip
         else:
             _, _, n = search(
@@ -332,9 +296,7 @@ def fold(
     room = cost.shape[1]
     stack, bounds, leaf = np.empty((DEEP, 3), np.int64), np.empty(DEEP), np.empty(MANY)
     found, costs = np.empty(raw_position.size, np.int64), np.empty(raw_position.size)
-    top = np.int64(1)
-    for i in range(used.size):
-        top = max(top, k_of[used[i]])
+    top = deepest(used, k_of)
     best, places, dominators = np.empty(top), np.empty(top, np.int64), np.empty((2, top + 1), np.int64)
     latest, border = -NOBODY, NOBODY
     if before > 0:
@@ -343,13 +305,8 @@ def fold(
         border = raw_slot[segments[before, 0] : segments[segments.shape[0] - 1, 2]].min()
     while turn < until:
         q = used[turn]
-        k, span, size = k_of[q], span_of[q], sizes[q]
-        kept = np.int64(0)
-        for i in range(size):
-            if pos[q, i] > now - span:
-                keep(cost, pos, ref, mark, q, i, kept)
-                kept += 1
-        size = kept
+        k, span = k_of[q], span_of[q]
+        size = drop_gone(cost, pos, ref, mark, q, sizes[q], now - span)
         after = max(latest - 1, now - span)
         dominated = np.int64(0)
         tau, n = np.inf, np.int64(0)
@@ -377,3 +334,45 @@ def fold(
         sizes[q] = prune_among(cost, pos, ref, mark, q, size, k, best, places, dominated, border, dominators)
         turn += 1
     return DONE, turn
+
+
+# Prefilters: which events of a batch any query may still want, for those who see only a part of the stream.
+
+
+@jit
+def mark_candidates(
+    functions: Any, queries: Any, costs: Any, places: Any, sizes: Any, newest: Any, x: Any, position: Any, kept: Any
+) -> None:  # fmt: skip
+    """Mark the events, given in the order in which they will come, that a query may still want.
+
+    An event is wanted unless k dominate it at any moment: first those that are there when it comes and stay until all
+    of these events have come, then those that come after it.
+
+    Per query in use, `costs` and `places` have the first of its row, and `sizes` how many these are. Time has passed up
+    to `newest`. `kept` gets the marks.
+    """
+    family, sign, point, weight, column, boxed, floor, ceiling, gate = functions
+    used, k_of, span_of, _ = queries
+    n = position.size
+    top = deepest(used, k_of)
+    best, events, all_costs = np.empty(top), np.empty(top, np.int64), np.empty(n)
+    for turn in range(used.size):
+        q = used[turn]
+        k, gone = k_of[q], max(position[n - 1], newest) - span_of[q]
+        find_costs(family, sign, point, weight, column, boxed, floor, ceiling, gate, q, x, np.int64(0), n, all_costs)
+        held = list_lasting(costs, places, turn, sizes[turn], k, gone, best)
+        for e in range(n):
+            held = note(all_costs, e, position[e] > gone, k, best, events, held, kept)
+        held = np.int64(0)
+        for e in range(n - 1, -1, -1):
+            held = note(all_costs, e, True, k, best, events, held, kept)
+
+
+@jit
+def note(costs: Any, e: Any, lasts: Any, k: Any, best: Any, events: Any, held: Any, kept: Any) -> Any:
+    """Mark an event unless k are better, and put it among these if it lasts; return how many they are."""
+    c = costs[e]
+    if c != c or (held == k and c > best[k - 1]):
+        return held
+    kept[e] = True
+    return put_best(best, events, held, k, c, e) if lasts else held

@@ -22,12 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from skyband.algorithms.topkw.band_kernels import NOBODY, REPORT, BandRows
-from skyband.algorithms.topkw.bands import Bands, Method, TopKReports
+from skyband.algorithms.topkw.bands import Bands, Events, TopKReports
 from skyband.algorithms.topkw.block_kernels import ROOM, fold, pass_block
 from skyband.algorithms.topkw.event_kernels import KernelEvents
-from skyband.algorithms.topkw.query_grid import QueryGrid
 from skyband.algorithms.topkw.tree_kernels import LEAF, grow_tree
-from skyband.order import FloatArray, IntArray, SlotArray
+from skyband.order import FloatArray, IntArray
 
 PARTS = 4  # a block is one part in so many of the shortest window
 LEAST, MOST = 64, 1 << 16  # events in a block
@@ -56,25 +55,12 @@ class Done(NamedTuple):
 class BlockBands(Bands):
     """Rows of relaxed k-skybands, behind two blocks of recent events that all queries share.
 
-    Parameters
-    ----------
-    method
-        Not used: there is one.
-    dimensions
-        How many attributes the trees, and distances and sums, are about; further columns are scores by themselves.
-    grid
-        Not used: events are indexed, not queries.
-    changes
-        Whether reports say also who leaves and who returns.
-    timed
-        As for `Bands`.
+    The kinds of the method are not used, and the grid is not either: events are indexed, not queries.
     """
 
-    def __init__(
-        self, method: Method, dimensions: int, grid: QueryGrid | None = None, changes: bool = False,  # noqa: ARG002
-        timed: bool = False,
-    ) -> None:  # fmt: skip
-        super().__init__(method, dimensions, None, changes, timed)
+    def __post_init__(self) -> None:
+        self.grid = None
+        super().__post_init__()
         self.segments: list[Segment] = []
         self.before = 0  # how many segments the block before the last has: one or none
         self.began = -NOBODY  # where on the axis the last block began
@@ -88,63 +74,50 @@ class BlockBands(Bands):
 
     # Events.
 
-    def process(
-        self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray, time: IntArray, key: IntArray,
-        passed: int = -NOBODY, moments: IntArray | None = None,
-    ) -> TopKReports:  # fmt: skip
-        """Take in events, in order of arrival, then let time pass; return what became of the top k of each query."""
-        n = len(position)
-        moments = self._moments(position if moments is None else moments, passed)
+    def _take(self, new: Events, moments: IntArray, time: IntArray, key: IntArray) -> TopKReports:
+        n = len(new.slot)
         if not len(self.used):
             self.numbers, self.passed = self.numbers + n, int(moments[-1])
             return self._reports(np.empty(0, REPORT), np.empty(0, np.int64))
-        x, position = np.ascontiguousarray(x, np.float64), position.astype(np.int64)
         found, begin, end = [], 0, -1
         while end < n:
             end = self._fitting(moments[:n], begin)
             if begin == end < n:
                 self._close(time, key)
                 continue
+            until = moments[-1] if end == n else moments[end - 1]
             piece = slice(begin, end)
-            until = moments[-1:] if end == n else moments[end - 1 : end]
-            reports = self._pass(
-                x[piece], position[piece], slots[piece], np.concatenate([moments[piece], until]), time, key
-            )
-            found.append(reports._replace(at=np.where(reports.at < 0, -1, reports.at + begin)))
+            found.append(self._pass(new.at(piece), np.append(moments[piece], until), time, key).after(begin))
             begin = end
-        return TopKReports(*map(np.concatenate, zip(*found, strict=True)))
+        return TopKReports.joined(found)
 
     def _fitting(self, moments: IntArray, begin: int) -> int:
         """Return up to which event the last block has room."""
-        held = len(self.held[1]) - (self.segments[self.before - 1].end if self.before else 0)
+        held = len(self.held.slot) - (self.segments[self.before - 1].end if self.before else 0)
         if held == 0 and begin < len(moments):
             self.began = int(moments[begin])
         end = int(np.searchsorted(moments, self.began + self.share))
         return min(max(end, begin + max(LEAST - held, 0)), begin + MOST - held, len(moments))
 
-    def _pass(
-        self, x: FloatArray, position: IntArray, slots: SlotArray | IntArray, moments: IntArray, time: IntArray,
-        key: IntArray,
-    ) -> TopKReports:  # fmt: skip
+    def _pass(self, new: Events, moments: IntArray, time: IntArray, key: IntArray) -> TopKReports:
         """Take in events that the last block has room for; time passes to the last of the moments."""
         now, first = self.passed, self.numbers
-        kept, rows = self._behind_held(x, position, slots)
-        self.held = tuple(rows) if kept else tuple(column.copy() for column in rows)  # trees have an order of their own
-        new = KernelEvents(x, position, slots.astype(np.int64), rows[3][kept:], time, key)
+        kept, self.held = self._behind_held(new)
         self._plant(kept)
         found: list[npt.NDArray[Any]] = []
         room = REPORTS + 2 * int(self.k[self.used].max(initial=0))
 
         def run(turn: int, until: int, done: Done) -> tuple[int, int, Done]:
-            reports = np.zeros(room, REPORT)
+            reports = np.empty(room, REPORT)
+            reports[0]["row"] = 0  # the first one counts the others
             why, turn, events, passed = pass_block(
-                new, moments, self.timed, now, first, *self._tables(time, key), turn, until, *done, self.changes,
-                reports,
+                KernelEvents(*new, time, key), moments, self.timed, now, first, *self._tables(time, key), turn, until,
+                *done, self.changes, reports,
             )  # fmt: skip
             found.append(reports[1 : reports[0]["row"] + 1])
             return why, turn, Done(events, passed)
 
-        self._side_by_side(run, len(position))
+        self._side_by_side(run, len(new.slot))
         self.passed = int(moments[-1])
         self._join_small()
         reports = np.concatenate(found)  # made query by query; now in the order of events, and of rows at the same
@@ -170,7 +143,7 @@ class BlockBands(Bands):
         node = np.cumsum([0, *(len(s.low) for s in self.segments)])[:-1]
         places = np.array([(*s[:3], at) for s, at in zip(self.segments, node, strict=True)], np.int64)
         queries = self.queries()._replace(used=self.walk)
-        return self.functions(), queries, self.band, KernelEvents._make([*self.held, time, key]), (low, high, places)
+        return self.functions(), queries, self.band, KernelEvents(*self.held, time, key), (low, high, places)
 
     def _widen(self) -> None:
         """Give every row twice the room."""
@@ -181,7 +154,7 @@ class BlockBands(Bands):
 
     def _plant(self, begin: int) -> None:
         """Make a segment of the last recent events, from a row on."""
-        x = self.held[0][begin:]
+        x = self.held.x[begin:]
         whole = np.isfinite(x[:, : self.dimensions]).all(axis=1) if self.dimensions else np.zeros(len(x), bool)
         middle = int(np.count_nonzero(whole))
         order = np.concatenate([np.flatnonzero(whole), np.flatnonzero(~whole)])
@@ -209,9 +182,9 @@ class BlockBands(Bands):
         def run(turn: int, until: int, done: Done) -> tuple[int, int, Done]:
             return *fold(*self._tables(time, key), self.before, self.passed, turn, until), done
 
-        self._side_by_side(run, len(self.held[1]))
+        self._side_by_side(run, len(self.held.slot))
         gone = self.segments[0].end if self.before else 0
-        self.held = tuple(column[gone:].copy() for column in self.held)
+        self.held = self.held.at(slice(gone, None))
         self.segments = [
             s._replace(begin=s.begin - gone, middle=s.middle - gone, end=s.end - gone)
             for s in self.segments[self.before :]
@@ -223,22 +196,17 @@ class BlockBands(Bands):
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return everything but the queries as flat arrays, detached from the live ones."""
         behind = self.segments[0].end if self.before else 0
-        order = np.argsort(self.held[3])  # as they came: trees are grown again
-        live, self.held = self.held, tuple(column[order] for column in self.held)
-        found = super().state()
-        self.held = live
-        return {**found, "blocks": np.array([behind, self.began], np.int64)}
+        events = self.held.at(np.argsort(self.held.number))  # as they came: trees are grown again
+        return {**super().state(), **events.state("held"), "blocks": np.array([behind, self.began], np.int64)}
 
     def load(self, state: dict[str, npt.NDArray[Any]]) -> None:
         """Take over what `state` returned, for the same queries, added in the order of their rows."""
         super().load(state)
         behind, self.began = state["blocks"].tolist()
-        events, self.segments, self.before = self.held, [], int(behind > 0)
-        self.held = tuple(column[:0] for column in events)
-        for begin, end in ((0, behind), (behind, len(events[1]))):
+        events, self.segments, self.before = Events.joined([self.held]), [], int(behind > 0)
+        for begin, end in ((0, behind), (behind, len(events.slot))):
             if begin < end:
-                new = [column[begin:end] for column in events]
-                self.held = tuple(map(np.concatenate, zip(self.held, new, strict=True)))
+                self.held = events.at(slice(0, end))
                 self._plant(begin)
 
 

@@ -23,21 +23,25 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skyband.algorithms.topkw.band_kernels import (
+    CPM,
     LEFT,
     NOBODY,
     PROBABLE,
     RELAXED,
     REPORT,
+    SNN,
     STRICT,
     BandRows,
     add_probable,
     add_relaxed,
     add_strict,
+    deepest,
     drop_any,
+    drop_gone,
     drop_top,
     expiry_of,
     find_place,
-    longer,
+    is_there,
     pop,
     push,
     report,
@@ -45,6 +49,7 @@ from skyband.algorithms.topkw.band_kernels import (
     report_exits,
     touch,
     wider,
+    with_room_for,
 )
 from skyband.compiled import inlined, jit
 
@@ -195,15 +200,6 @@ def find_costs_of(functions: Any, who: Any, count: Any, x: Any, e: Any, costs: A
 
 
 @jit
-def find_all_costs(functions: Any, who: Any, x: Any) -> Any:
-    """Return the costs of events, a row each, for some queries, a column each."""
-    costs = np.empty((x.shape[0], who.size))
-    for e in range(x.shape[0]):
-        find_costs_of(functions, who, who.size, x, e, costs[e])
-    return costs
-
-
-@jit
 def cell_of(x: Any, e: Any, low: Any, step: Any, cells: Any) -> Any:
     """Return the cell of the grid that an event lies in; those at the edges reach to infinity."""
     cell = 0
@@ -299,8 +295,7 @@ def expire_windows(
             continue
         k, gone = queries.k[q], now - queries.span[q]
         if method.changes:
-            if reports[0]["row"] + k >= reports.size:
-                reports = longer(reports, k)
+            reports = with_room_for(reports, k)
             report_exits(cost, position, slot, mark, q, min(k, size[q]), gone, reports, at_event, now)
         if method.kind == PROBABLE:
             size[q], threshold[q] = drop_any(
@@ -309,6 +304,9 @@ def expire_windows(
             next_expiry[q] = expiry_of(position, q, size[q], queries.span[q])
             if index.cells > 0 and method.filter_kind == NONE:
                 watch(q, threshold[q], index.bound, index.cell, index.reach, index.watching)
+        elif method.kind == CPM or method.kind == SNN:
+            size[q] = drop_gone(cost, position, slot, mark, q, size[q], gone)
+            next_expiry[q] = expiry_of(position, q, size[q], queries.span[q])
         else:
             size[q] = drop_top(cost, position, slot, mark, q, size[q], k, gone)
             next_expiry[q] = expiry_of(position, q, min(k, size[q]), queries.span[q])
@@ -316,17 +314,6 @@ def expire_windows(
             push(heap, next_expiry[q], q)
         touch(touched, step, q)
     return reports
-
-
-@inlined
-def is_there(cost: Any, slot: Any, q: Any, size: Any, c: Any, r: Any, time: Any, key: Any) -> Any:
-    """Tell whether an event is in a row."""
-    found = False
-    at = find_place(cost, slot, q, size, c, r, time, key)
-    while at > 0 and cost[q, at - 1] == c:
-        found = found or slot[q, at - 1] == r
-        at -= 1
-    return found
 
 
 @jit
@@ -360,8 +347,11 @@ def offer(
             wanted = n < k or c < f_cost[q, k - 1]
             if n >= k and c == f_cost[q, k - 1]:
                 wanted = find_place(f_cost, f_slot, q, n, c, r, time, key) < k
-            if leaving:  # it may have come in at the first attempt
-                if not wanted or is_there(cost, slot, q, size[q], c, r, time, key):
+            if leaving:
+                if not wanted:
+                    continue
+                at = find_place(cost, slot, q, size[q], c, r, time, key)
+                if is_there(cost, slot, q, at, c, r):  # it came in at the first attempt
                     continue
             elif filter_kind != PROBABLE or c <= f_threshold[q]:
                 if filter_kind == STRICT:
@@ -421,28 +411,15 @@ def pass_events(
 ) -> Any:  # fmt: skip
     """Take in events, in order, and report what enters (and leaves) the top k of each query.
 
-    Parameters
-    ----------
-    events
-        First those in the recent buffer, then, from `begin` on, the new ones.
-    moments
-        Up to where time has passed when each of the new events comes, and at the end.
-    functions, queries, method, index
-        See `KernelFunctions`, `KernelQueries`, `KernelMethod` and `KernelIndex`.
-    band, filters
-        The bands of the queries, and of their filters.
+    First come the events of the recent buffer, then, from `begin` on, the new ones. `moments` say up to where time has
+    passed when each of the new events comes, and at the end.
 
-    Returns
-    -------
-    Where the buffer begins, bands and filters, and the reports. These have the new event with which something happened,
-    -1 where time alone passed, and the moment.
+    Return where the buffer begins, bands and filters, and the reports. These have the new event with which something
+    happened, -1 where time alone passed, and the moment.
     """
     used, k_of = queries.used, queries.k
     filtered, indexed = method.filter_kind != NONE, index.cells > 0
-    top = np.int64(1)
-    for i in range(used.size):
-        top = max(top, k_of[used[i]])
-    dominators = np.empty((2, top + 1), np.int64)
+    dominators = np.empty((2, deepest(used, k_of) + 1), np.int64)
     touched = np.full((k_of.size + 1, 2), -1)
     who, costs, reports = used.copy(), np.empty(used.size), np.zeros(1024, REPORT)
     fullest, f_fullest = band.size.max(), filters.size.max()
@@ -470,8 +447,7 @@ def pass_events(
                 heap = band.heap
             if is_full(filters, f_fullest, used.size):
                 filters = with_room(filters, f_fullest, used.size)
-            if reports[0]["row"] + used.size >= reports.size:
-                reports = longer(reports, used.size)
+            reports = with_room_for(reports, used.size)
             count = used.size
             if indexed:
                 count = who_watches(index.watching, cell_of(events.x, o, index.low, index.step, index.cells), who)
@@ -486,8 +462,7 @@ def pass_events(
             head += 1
         for turn in range(1, touched[0, 0] + 1):
             q = touched[turn, 0]
-            if reports[0]["row"] + k_of[q] >= reports.size:
-                reports = longer(reports, k_of[q])
+            reports = with_room_for(reports, k_of[q])
             n = min(k_of[q], band.size[q])
             report_entries(band.cost, band.slot, band.mark, q, n, method.changes, reports, at_event, now)
         e += not alone

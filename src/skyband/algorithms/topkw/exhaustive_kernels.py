@@ -5,7 +5,7 @@ to start from scratch less often.
 
 Paper → code (Top-k/w):
 
-- section 2, an object is expelled from the query window → `expire_all`
+- section 2, an object is expelled from the query window → `expire_windows`
 - section 2, an object comes in if its score is within the threshold → `offer_near`
 - section 2, CPM/w, it replaces the k-th object → `add_best_of`
 - section 2, SNN, it prunes what it dominates → `add_strict`
@@ -28,23 +28,27 @@ from skyband.algorithms.topkw.band_kernels import (
     LEFT,
     NOBODY,
     REPORT,
+    SNN,
     add_strict,
     expiry_of,
     find_place,
-    longer,
-    pop,
+    is_there,
     push,
     put,
     report,
     report_entries,
-    report_exits,
-    take,
     touch,
+    with_room_for,
 )
-from skyband.algorithms.topkw.event_kernels import cell_of, find_costs_of, watch, who_watches, with_room
-from skyband.compiled import inlined, jit
-
-CPM, SNN = 3, 4
+from skyband.algorithms.topkw.event_kernels import (
+    cell_of,
+    expire_windows,
+    find_costs_of,
+    watch,
+    who_watches,
+    with_room,
+)
+from skyband.compiled import jit
 
 
 @jit
@@ -60,47 +64,10 @@ def add_best_of(
     return at, min(size + 1, k)
 
 
-@inlined
-def is_kept(slot: Any, q: Any, n: Any, o: Any) -> Any:
-    """Tell whether an event is in a row."""
-    kept = False
-    for i in range(n):
-        kept = kept or slot[q, i] == o
-    return kept
-
-
-@jit
-def expire_all(
-    band: Any, queries: Any, changes: Any, now: Any, at_event: Any, step: Any, touched: Any, reports: Any
-) -> Any:  # fmt: skip
-    """Remove from the rows what has left the windows; return the reports, with more room."""
-    cost, position, slot, mark, size, _, _, next_expiry, heap = band
-    while heap[0, 0] > 0 and heap[0, 1] <= now:
-        due, q = heap[0, 1], heap[1, 1]
-        pop(heap)
-        if due != next_expiry[q]:
-            continue
-        gone = now - queries.span[q]
-        if changes:
-            if reports[0]["row"] + size[q] >= reports.size:
-                reports = longer(reports, size[q])
-            report_exits(cost, position, slot, mark, q, size[q], gone, reports, at_event, now)
-        i = 0
-        while i < size[q]:
-            if position[q, i] > gone:
-                i += 1
-                continue
-            take(cost, position, slot, mark, q, size[q], i)
-            size[q] -= 1
-        next_expiry[q] = NOBODY
-        touch(touched, step, q)
-    return reports
-
-
 @jit
 def offer_near(
-    events: Any, e: Any, who: Any, count: Any, costs: Any, queries: Any, kind: Any, index: Any, band: Any,
-    changes: Any, now: Any, at_event: Any, step: Any, touched: Any, reports: Any,
+    events: Any, e: Any, who: Any, count: Any, costs: Any, queries: Any, method: Any, index: Any, band: Any, now: Any,
+    at_event: Any, step: Any, touched: Any, reports: Any,
 ) -> Any:  # fmt: skip
     """Offer the event that comes to those who watch its cell; return how many events the fullest row has that changed.
 
@@ -120,7 +87,7 @@ def offer_near(
         kth, known, worst = np.int64(-1), np.int64(0), 0.0
         if size[q] >= k:
             kth, known, worst = slot[q, k - 1], mark[q, k - 1] & 2, cost[q, k - 1]
-        if kind == SNN:
+        if method.kind == SNN:
             at, size[q] = add_strict(cost, position, slot, mark, q, size[q], k, c, p, e, time, key)
         else:
             at, size[q] = add_best_of(cost, position, slot, mark, q, size[q], k, c, p, e, 0, time, key)
@@ -131,7 +98,7 @@ def offer_near(
             limit[q], threshold[q] = 0, cost[q, k - 1]
             watch(q, threshold[q], index.bound, index.cell, index.reach, index.watching)
         touch(touched, step, q)
-        if at < k and known and changes:
+        if at < k and known and method.changes:
             report(reports, q, kth, LEFT, at_event, now, worst)
             if size[q] > k and slot[q, k] == kth:
                 mark[q, k] &= ~2
@@ -164,7 +131,8 @@ def from_scratch(
                 if events.position[o] > gone and events.number[o] >= queries.since[q]:
                     find_costs_of(functions, one, 1, x, o, priced)
                     c = priced[0]
-                    if (c == worst if ties else c == c) and not is_kept(band.slot, q, n, o):
+                    at = find_place(band.cost, band.slot, q, n, c, o, time, key)
+                    if (c == worst if ties else c == c) and not is_there(band.cost, band.slot, q, at, c, o):
                         band = with_room(band, n, 0)
                         cost, position, slot, mark = band.cost, band.position, band.slot, band.mark
                         p, m = events.position[o], 1 if reported[o, word] & bit else 0
@@ -182,8 +150,8 @@ def from_scratch(
 
 @jit
 def pass_all(
-    events: Any, begin: Any, moments: Any, functions: Any, queries: Any, kind: Any, band: Any, index: Any,
-    changes: Any, timed: Any, reported: Any,
+    events: Any, begin: Any, moments: Any, functions: Any, queries: Any, method: Any, band: Any, index: Any,
+    reported: Any,
 ) -> Any:  # fmt: skip
     """Take in events, in order, and report as `pass_events` does; rows before `begin` are there already."""
     used, k_of, span_of, _ = queries
@@ -199,35 +167,35 @@ def pass_all(
     while e <= last:
         now = moments[e - begin]
         heap = band.heap
-        alone = timed and heap[0, 0] > 0 and heap[0, 1] <= now  # something leaves first, at its own moment
+        alone = method.timed and heap[0, 0] > 0 and heap[0, 1] <= now  # something leaves first, at its own moment
         now = heap[0, 1] if alone else now
         at_event = e - begin if e < last and not alone else -1
         step += 1
         touched[0, 0] = 0
-        reports = expire_all(band, queries, changes, now, at_event, step, touched, reports)
+        if heap[0, 0] > 0 and heap[0, 1] <= now:
+            reports = expire_windows(band, queries, method, index, now, at_event, step, touched, reports)
         if at_event >= 0:
             band = with_room(band, fullest, used.size)
-            if reports[0]["row"] + used.size >= reports.size:
-                reports = longer(reports, used.size)
+            reports = with_room_for(reports, used.size)
             home = cell_of(events.x, e, index.low, index.step, index.cells)
             before[e], first[home] = first[home], e
             count = who_watches(index.watching, home, who)
             find_costs_of(functions, who, count, events.x, e, costs)
             full = offer_near(
-                events, e, who, count, costs, queries, kind, index, band, changes, now, at_event, step, touched,
-                reports,
+                events, e, who, count, costs, queries, method, index, band, now, at_event, step, touched, reports,
             )  # fmt: skip
             fullest = max(fullest, full)
         for turn in range(1, touched[0, 0] + 1):
             q = touched[turn, 0]
             k, gone = k_of[q], now - span_of[q]
             if band.size[q] < k and not band.limit[q]:
-                band = from_scratch(events, q, gone, functions, queries, kind, index, band, first, before, reported)
+                band = from_scratch(
+                    events, q, gone, functions, queries, method.kind, index, band, first, before, reported
+                )
                 fullest = max(fullest, band.size[q])
-            if reports[0]["row"] + k >= reports.size:
-                reports = longer(reports, k)
+            reports = with_room_for(reports, k)
             n = min(k, band.size[q])
-            report_entries(band.cost, band.slot, band.mark, q, n, changes, reports, at_event, now)
+            report_entries(band.cost, band.slot, band.mark, q, n, method.changes, reports, at_event, now)
             for i in range(n):
                 reported[band.slot[q, i], q >> 6] |= np.uint64(1) << np.uint64(q & 63)
             leaves = expiry_of(band.position, q, band.size[q], span_of[q])

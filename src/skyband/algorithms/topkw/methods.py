@@ -23,7 +23,7 @@ beyond the paper       ``blocks``: relaxed bands behind two blocks of recent eve
 
 All are exact but ``pa`` (less than σ = 0.001 events missed per window and query while events come in random order; no
 promise else) and ``adaptive`` (as ``pa`` while it uses it). Strict filters are the approximate k-skybands of Böhm et
-al. [2007]; CPM/w and SNN are those of Mouratidis and Papadias, as the paper tells them. Choose ``rapf`` where answers
+al. [2007]; CPM/w and SNN are those of Mouratidis and Papadias, as in the paper. Choose ``rapf`` where answers
 must be exact, ``pa`` where speed matters more, ``blocks`` for thousands of queries with scores of their own
 (`skyband.Subscriptions` does), the others to compare. With the one score that the queries of a monitor share,
 ``staircase`` is faster than all of them.
@@ -48,25 +48,25 @@ from collections import Counter
 from collections.abc import Callable
 
 from skyband.algorithms.topkw.adaptive import AdaptiveBands
-from skyband.algorithms.topkw.bands import PROBABLE, RELAXED, STRICT, Bands, Method
+from skyband.algorithms.topkw.bands import CPM, PROBABLE, RELAXED, SNN, STRICT, Bands, Method
 from skyband.algorithms.topkw.blocks import BlockBands
-from skyband.algorithms.topkw.exhaustive import CPM, SNN, ExhaustiveBands
+from skyband.algorithms.topkw.exhaustive import ExhaustiveBands
 from skyband.algorithms.topkw.sliding import Sliding
 
 KINDS = {"strict": STRICT, "relaxed": RELAXED, "probabilistic": PROBABLE}
 
 
-def sliding(name: str, summary: str, method: Method, engine: type[Bands] = Bands, exact: bool = True) -> type[Sliding]:
+def sliding(name: str, method: Method, summary: str, engine: type[Bands] = Bands) -> type[Sliding]:
     """Return the algorithm that keeps bands of a method."""
+    exact = method.kind != PROBABLE
     members = {"name": name, "summary": summary, "method": method, "engine": engine, "exact": exact}
     return type(name.upper(), (Sliding,), members | {"__doc__": f"{summary.capitalize()}.", "__module__": __name__})
 
 
 def behind_filter(band: str, filter_: str) -> type[Sliding]:
     """Return the algorithm of section 5 with these two kinds of k-skybands."""
-    name = f"{band[0]}a{filter_[0]}f"
     summary = f"{band} bands behind a {filter_} filter over recent events"
-    return sliding(name, summary, Method(KINDS[band], KINDS[filter_]))
+    return sliding(f"{band[0]}a{filter_[0]}f", Method(KINDS[band], KINDS[filter_]), summary)
 
 
 class Adaptive(Sliding):
@@ -113,32 +113,25 @@ class Adaptive(Sliding):
 
 
 METHODS: tuple[type[Sliding], ...] = (
-    sliding("sa", "keeps exactly the k-skyband of each query, event by event (strict)", Method(STRICT)),
-    sliding("ra", "prunes to the k-skyband when a band has grown by a fifth (relaxed)", Method(RELAXED)),
+    sliding("sa", Method(STRICT), "keeps exactly the k-skyband of each query, event by event (strict)"),
+    sliding("ra", Method(RELAXED), "prunes to the k-skyband when a band has grown by a fifth (relaxed)"),
     sliding(
-        "pa",
+        "pa", Method(PROBABLE, additional=0),
         "keeps the best k and the few that are likely to be needed (probabilistic)",
-        Method(PROBABLE, additional=0),
-        exact=False,
     ),
     *(behind_filter(band, filter_) for band in ("strict", "relaxed") for filter_ in KINDS),
     sliding(
-        "cpm",
-        "keeps the best k of each query, and every event in a grid to start from scratch (CPM/w)",
-        Method(CPM),
-        ExhaustiveBands,
+        "cpm", Method(CPM),
+        "keeps the best k of each query, and every event in a grid to start from scratch (CPM/w)", ExhaustiveBands,
     ),
     sliding(
-        "snn",
+        "snn", Method(SNN),
         "keeps the k-skyband within a threshold, and every event in a grid to start from scratch (SNN)",
-        Method(SNN),
         ExhaustiveBands,
     ),
     sliding(
-        "blocks",
-        "a relaxed skyband per query behind two shared blocks of recent events, updated query by query",
-        Method(RELAXED),
-        BlockBands,
+        "blocks", Method(RELAXED),
+        "a relaxed skyband per query behind two shared blocks of recent events, updated query by query", BlockBands,
     ),
     Adaptive,
-)
+)  # fmt: skip

@@ -2,9 +2,6 @@
 
 Paper → code (Top-k/w):
 
-- equation (5) → `p_drop`
-- equation (6) → `p_arrival`
-- equation (7) → `p_theory`
 - equation (8) → `p_last`
 - equation (9), theorem 4.4 → `p_practice`
 - equation (13), lemma A.2, L → `convex_from`
@@ -13,6 +10,8 @@ Paper → code (Top-k/w):
 In a stream in random order (every permutation as likely as any other), an event that comes in at rank l of a window of
 n events will, with some probability, be among the k best before it leaves. Below a small probability of error one need
 not keep it at all. All numbers are computed by logarithms, so no window is too large.
+
+Equations (5) to (7), the sum over all steps that equation (9) bounds, are in the tests' reference of the paper.
 
 Notes
 -----
@@ -24,48 +23,7 @@ follows from (6), and as their Table V needs.
 from __future__ import annotations
 
 from functools import lru_cache
-from math import comb, exp, lgamma, log, sqrt
-
-
-def p_drop(rank: int, n: int, dropped: int, better: int) -> float:
-    """Return the probability that, of so many dropped events, so many were better than the one at a rank; eq. (5).
-
-    Examples
-    --------
-    >>> p_drop(rank=3, n=4, dropped=1, better=1)  # two of the other three are better
-    0.6666666666666666
-    """
-    if not 0 <= better <= dropped:
-        return 0.0
-    return comb(rank - 1, better) * comb(n - rank, dropped - better) / comb(n - 1, dropped)
-
-
-def p_arrival(rank: int, n: int, arrived: int, better: int) -> float:
-    """Return the probability that, of so many events that arrived, so many are better than the one at a rank; eq. (6).
-
-    Examples
-    --------
-    >>> p_arrival(rank=1, n=1, arrived=1, better=1)  # one event, one more: either may be the better one
-    0.5
-    """
-    if not 0 <= better <= arrived:
-        return 0.0
-    above, below = rank - 1 + better, n - rank + arrived - better
-    ways = comb(above, better) * comb(below, arrived - better)
-    return n / (n + arrived) * (ways / comb(n + arrived - 1, arrived))
-
-
-def p_theory(rank: int, n: int, k: int) -> float:
-    """Return an upper bound for the probability to become one of the k best; eq. (7), a sum over all steps.
-
-    Slow, for comparison: `p_practice` is what one computes.
-    """
-    return sum(
-        p_drop(rank, n, step, rank - new + better) * p_arrival(rank, n, step, better)
-        for step in range(1, n)
-        for new in range(1, k + 1)
-        for better in range(new)
-    )
+from math import exp, lgamma, log, sqrt
 
 
 def p_last(new: int, rank: int, n: int) -> float:
@@ -83,11 +41,11 @@ def p_last(new: int, rank: int, n: int) -> float:
 
 
 def p_practice(rank: int, n: int, k: int) -> float:
-    """Return an upper bound for `p_theory` that is quick to compute, for ranks above `convex_from`; eq. (9).
+    """Return a quick upper bound for the chance to become one of the k best, for ranks above `convex_from`; eq. (9).
 
     Examples
     --------
-    >>> p_theory(12, 30, 2) < p_practice(12, 30, 2) < 0.05
+    >>> p_practice(12, 30, 2) < 0.05
     True
     """
     return n / 2 * sum(p_last(new, rank, n) for new in range(1, k + 1))

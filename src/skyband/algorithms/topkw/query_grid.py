@@ -61,10 +61,6 @@ class QueryGrid:
         """The width of a cell in each dimension."""
         return (self.high - self.low) / self.cells
 
-    def layout(self) -> tuple[FloatArray, FloatArray, int]:
-        """Return low edges, widths and the number of cells in each dimension."""
-        return self.low, self.step, self.cells
-
     def boxes(self) -> tuple[FloatArray, FloatArray]:
         """Return the lower and the upper corner of each cell, one column per cell.
 

@@ -116,7 +116,8 @@ class Watch:
         own = np.take_along_axis(x, by_size, axis=0)
         scores = np.empty((len(x), 2 * x.shape[1]))
         np.put_along_axis(scores, np.tile(by_size, 2), _scores(own, own), axis=0)
-        found = [_neighbours(scores), _differences(*_parts(scores, STRETCH))]
+        stretches = scores.reshape(-1, STRETCH, scores.shape[1]).mean(axis=1)
+        found = [_neighbours(scores), _differences(stretches, scores.var(axis=0, ddof=1) / STRETCH)]
         if self.yardstick is not None:
             self._compare(_scores(own, self.yardstick), now, longest)
             if self.blocks > 1:
@@ -156,15 +157,12 @@ class Watch:
         """Return everything as flat arrays."""
         seen = np.concatenate(self.seen) if self.seen else np.empty((0, 0))
         yardstick = np.empty((0, 0)) if self.yardstick is None else self.yardstick
+        numbers = np.array([seen.shape[1], yardstick.shape[1], self.calm_since], np.int64)
         return {
-            "watch_seen": seen.ravel(),
-            "watch_yardstick": yardstick.ravel(),
-            "watch_ends": self.ends,
-            "watch_means": self.means.ravel(),
-            "watch_variances": self.variances.ravel(),
-            "watch_numbers": np.array([seen.shape[1], yardstick.shape[1], self.calm_since], np.int64),
+            "watch_seen": seen.ravel(), "watch_yardstick": yardstick.ravel(), "watch_ends": self.ends,
+            "watch_means": self.means.ravel(), "watch_variances": self.variances.ravel(), "watch_numbers": numbers,
             "watch_finding": np.array(self.finding, np.float64),
-        }
+        }  # fmt: skip
 
     def load(self, state: dict[str, npt.NDArray[Any]]) -> None:
         """Take over what `state` returned."""
@@ -199,20 +197,15 @@ def _neighbours(scores: FloatArray) -> FloatArray:
     return _standardised(product + two / (n - 1), variance)
 
 
-def _parts(scores: FloatArray, length: int) -> tuple[FloatArray, FloatArray]:
-    """Return the means of stretches, and the variance that these have in random order, about."""
-    means = scores.reshape(-1, length, scores.shape[1]).mean(axis=1)
-    return means, scores.var(axis=0, ddof=1) / length
-
-
 def _differences(means: FloatArray, variance: FloatArray) -> FloatArray:
-    """Return how far means differ: as Kruskal and Wallis' sum of squares, made normal by a cube root."""
+    """Return how far means differ: as Kruskal and Wallis' sum of squares, made normal by a cube root.
+
+    The variance is about that of the means in random order. That they differ too little does no harm.
+    """
     freedom = len(means) - 1
     squares = ((means - means.mean(axis=0)) ** 2).sum(axis=0)
     cube, width = np.cbrt(squares / np.maximum(variance, LEAST) / freedom), 2 / (9 * freedom)
-    return np.asarray(
-        np.maximum((cube - (1 - width)) / np.sqrt(width), 0.0)
-    )  # that they differ too little does no harm
+    return np.asarray(np.maximum((cube - (1 - width)) / np.sqrt(width), 0.0))
 
 
 def _standardised(value: FloatArray, variance: FloatArray) -> FloatArray:

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skyband.algorithms.base import Selection
-from skyband.algorithms.in_order import CandidateKeeper, InOrder, MetaQuery, PerQuery
+from skyband.algorithms.in_order import CandidateKeeper, InOrder, PerQuery, meta_query
 from skyband.algorithms.topkw.bands import Bands, BandSpec, Method
 from skyband.events.store import EventStore
 from skyband.order import IntArray, SlotArray
@@ -43,9 +43,8 @@ class Sliding(InOrder):
 
     def keeper(self, first: int) -> CandidateKeeper:
         """Make a band per query."""
-        members = MetaQuery.of(self.schedules).members
-        method = self.method if self.store.counts else replace(self.method, buffer=0)
-        return PerQuery([(member, BandKeeper(self.engine, self.store, member, method, first)) for member in members])
+        members = meta_query(self.schedules)
+        return PerQuery([(one, BandKeeper(self.engine, self.store, one, self.method, first)) for one in members])
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as numbers and arrays, the bands as they are."""
@@ -82,11 +81,9 @@ class BandKeeper(CandidateKeeper):
     probabilistic band follows from it, and grows as the logarithm.
     """
 
-    def __init__(
-        self, engine: type[Bands], store: EventStore, schedule: Schedule, method: Method, first: int
-    ) -> None:  # fmt: skip
+    def __init__(self, engine: type[Bands], store: EventStore, schedule: Schedule, method: Method, first: int) -> None:
         self.store, self.schedule, self.first, self.seen = store, schedule, first, 0
-        if not method.buffer:
+        if not store.counts:
             method = replace(method, buffer=max(schedule.size // BUFFERED, 1))
         self.population = schedule.size if store.counts else 64
         self.bands = engine(method, dimensions=1)
@@ -125,7 +122,7 @@ class BandKeeper(CandidateKeeper):
 
     def bound(self) -> int:
         """Return how many places are in use: what a band may hold depends on the order of the stream."""
-        return self.bands.references() + len(self.bands.held[1])
+        return self.bands.references() + len(self.bands.held.slot)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return the state as arrays."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from skyband.algorithms.topkw.event_kernels import COLUMN, EUCLID, SUM, find_costs
-from skyband.compiled import jit
+from skyband.compiled import inlined, jit
 
 LEAF = 16  # events in the leaves of a tree, at most
 MANY = 256  # costs that are found at once, at most
@@ -72,36 +72,33 @@ def grow_tree(x: Any, low: Any, high: Any) -> Any:
     return order
 
 
+@inlined
+def put_best(best: Any, places: Any, held: Any, k: Any, cost: Any, position: Any) -> Any:
+    """Put a cost, and where its event lies, among the k least, of which so many are held; return how many are then."""
+    i = held if held < k else k - 1
+    while i > 0 and best[i - 1] > cost:
+        best[i], places[i] = best[i - 1], places[i - 1]
+        i -= 1
+    best[i], places[i] = cost, position
+    return min(held + 1, k)
+
+
 @jit
 def search(
     family: Any, sign: Any, point: Any, weight: Any, column: Any, boxed: Any, floor: Any, ceiling: Any, gate: Any,
     q: Any, k: Any, tau: Any, x: Any, position: Any, number: Any, low: Any, high: Any, segment: Any, since: Any,
-    alive: Any, after: Any,
-    best: Any, places: Any, held: Any, found: Any, costs: Any, n: Any, stack: Any, bounds: Any, leaf: Any,
+    alive: Any, after: Any, best: Any, places: Any, held: Any, found: Any, costs: Any, n: Any, stack: Any, bounds: Any,
+    leaf: Any,
 ) -> Any:  # fmt: skip
     """Find events of a segment that cost a query no more than tau; return tau, how many are best, and are found.
 
-    With k, tau shrinks on the way to the k-th least cost; then some are found that cost more.
+    With k, tau shrinks on the way to the k-th least cost; then some are found that cost more. `best` and `places` have
+    the costs and positions of the k best, `found` and `costs` the places and costs of what is found. Only events from
+    number `since` on, behind position `alive`, are found; only those behind `after` are among the best.
 
-    Parameters
-    ----------
-    x, position, number
-        Events in the order of their trees.
-    low, high
-        Boxes around the nodes. The least that anything in one can cost is found by the same steps as for an event,
-        each of them monotonic: rounding does no harm.
-    segment
-        Where its tree begins and ends, where what has no place in a tree ends, and its first node.
-    boxed, floor, ceiling, gate
-        Whether the query has a box, the box, and the gate of its condition: nothing that fails them is found.
-    since, alive, after
-        Only events from a number on, and behind a position, are found; only those behind another are among the best.
-    best, places, held
-        Costs and positions of the best, sorted, and how many there are.
-    found, costs, n
-        Places and costs of what is found, and how many there are.
-    stack, bounds, leaf
-        Room to work in.
+    A segment says where its tree begins and ends, where what has no place in a tree ends, and its first node. `low` and
+    `high` are boxes around the nodes. The least that anything in one can cost is found by the same steps as for an
+    event, each of them monotonic: rounding does no harm.
     """
     begin, middle, end, root = segment[0], segment[1], segment[2], segment[3]
     kind, turn = family[q], sign[q]
@@ -159,12 +156,7 @@ def search(
                 found[n], costs[n] = at, cost
                 n += 1
                 if k > 0 and position[at] > after:
-                    i = held if held < k else k - 1
-                    while i > 0 and best[i - 1] > cost:
-                        best[i], places[i] = best[i - 1], places[i - 1]
-                        i -= 1
-                    best[i], places[i] = cost, position[at]
-                    held = min(held + 1, k)
+                    held = put_best(best, places, held, k, cost, position[at])
                     if held == k:
                         tau = best[k - 1]
             begin += some

@@ -1,19 +1,21 @@
 """The clauses that RSP-QL adds to SPARQL: found, understood and taken out, so that what is left is SPARQL.
 
 ``WINDOW :W {…}`` and ``SERVICE :BKG {…}`` become ``GRAPH`` with an IRI that says which one it was; everything else
-stays where it was. `Statement.origin` leads from a place in the SPARQL back to the text as it was written.
+stays where it was. `Statement.origin` leads from a place in the SPARQL back to the token it comes from.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
-from typing import cast, get_args
+from dataclasses import dataclass, field
+from typing import Literal, cast
 
 from skyband.languages.mapping import DEFAULT_NAMESPACE, last_name
 from skyband.languages.rspql.extents import read_window
-from skyband.languages.rspql.statement import Kind, Part, Statement
 from skyband.languages.rspql.tokens import Text, Token
 from skyband.queries.query import Distinct, Emit
+from skyband.windows import Window
 
 FUNCTION_NAMESPACE = "urn:skyband-function:"
 PART_NAMESPACE = "urn:skyband-part:"
@@ -21,16 +23,12 @@ _EMITS: dict[str, Emit] = {
     "STREAM": "final", "RSTREAM": "final", "ISTREAM": "entered", "DSTREAM": "left", "IDSTREAM": "changes",
 }  # fmt: skip
 _REFUSED = {
-    "GRAPH": "GRAPH; patterns stand in a WINDOW or in a SERVICE",
-    "MINUS": "MINUS",
-    "EXISTS": "EXISTS",
-    "VALUES": "VALUES; write FILTER (?x IN (…))",
-    "HAVING": "HAVING",
-    "REDUCED": "REDUCED",
-    "ASK": "ASK; write SELECT",
-    "DESCRIBE": "DESCRIBE; write SELECT",
-    "SILENT": "SILENT; a service that fails never stops an answer",
-    "OFFSET": "OFFSET; an answer begins with the best",
+    **dict.fromkeys(("MINUS", "EXISTS", "HAVING", "REDUCED"), ""),
+    **dict.fromkeys(("ASK", "DESCRIBE"), "; write SELECT"),
+    "GRAPH": "; patterns stand in a WINDOW or in a SERVICE",
+    "VALUES": "; write FILTER (?x IN (…))",
+    "SILENT": "; a service that fails never stops an answer",
+    "OFFSET": "; an answer begins with the best",
 }
 KEYWORDS = frozenset((
     "SELECT", "DISTINCT", "CONSTRUCT", "WHERE", "FILTER", "BIND", "OPTIONAL", "UNION", "SERVICE", "WINDOW", "GROUP",
@@ -44,6 +42,65 @@ KEYWORDS = frozenset((
     "STRDT", "STRENDS", "STRLANG", "STRLEN", "STRSTARTS", "STRUUID", "SUBSTR", "SUM", "TIMEZONE", "TZ", "UCASE", "URI",
     "UUID", "YEAR",
 ))  # fmt: skip
+
+
+@dataclass
+class Part:
+    """A ``WINDOW`` or ``SERVICE`` clause: its name as an IRI, and its first token."""
+
+    kind: Literal["window", "service"]
+    iri: str
+    token: Token
+    window: Window | None = None
+    stream: str | None = None
+
+
+@dataclass
+class Statement:
+    """One registered query: what its own clauses say, and the SPARQL that is left.
+
+    `declared` are the windows of ``FROM NAMED WINDOW``. `parts` are the clauses of the pattern, by the number in the
+    IRI that stands for each. `copied` are the tokens that the SPARQL holds, each with its place there.
+    """
+
+    text: Text
+    name: str
+    emit: Emit
+    head: Token
+    tokens: list[Token]
+    prefixes: dict[str, str]
+    distinct: Distinct | None = None
+    partition: Token | None = None
+    declared: dict[str, Part] = field(default_factory=dict)
+    parts: list[Part] = field(default_factory=list)
+    sparql: str = ""
+    copied: list[tuple[int, Token]] = field(default_factory=list)
+
+    def origin(self, place: int) -> int:
+        """Return the index of the token that a place in the SPARQL comes from."""
+        index = bisect_right(self.copied, place, key=lambda copied: copied[0]) - 1
+        return self.tokens.index(self.copied[max(index, 0)][1])
+
+    def find(self, *words: str) -> Token | None:
+        """Return the first token of the first of these words that the query holds, in any case of letters."""
+        found = (token for word in words for token in self.tokens if token.text.upper() == word.upper())
+        return next(found, None)
+
+    def find_iri(self, iri: str) -> Token | None:
+        """Return the first token of this query that is an IRI."""
+        named = (token for token in self.tokens if token.kind in ("iri", "prefixed") and token.text[:2] != "_:")
+        return next((token for token in named if self.iri(token) == iri), None)
+
+    def iri(self, token: Token) -> str:
+        """Return the IRI of a name: ``<…>``, prefixed, or a bare word, as some papers write it."""
+        if token.kind == "iri":
+            return token.text[1:-1]
+        if token.kind == "word":
+            return DEFAULT_NAMESPACE + token.text
+        prefix, _, local = token.text.partition(":")
+        if prefix not in self.prefixes:
+            self.text.fail(f"the prefix {prefix + ':'!r} is not declared; write PREFIX {prefix}: <…> above", token)
+        return self.prefixes[prefix] + local
 
 
 def statements(source: str, prefixes: dict[str, str]) -> Iterator[Statement]:
@@ -76,17 +133,12 @@ def _prologue(text: Text, at: int, known: dict[str, str]) -> int:
     while at < len(tokens) and tokens[at].says("PREFIX", "BASE"):
         if tokens[at].says("BASE"):
             text.fail("BASE is not supported; write IRIs in full, or with PREFIX", tokens[at])
-        if not (
-            _kind(tokens, at + 1) == "prefixed" and tokens[at + 1].text.endswith(":") and _kind(tokens, at + 2) == "iri"
-        ):
+        given = tokens[at + 1 : at + 3]
+        if [token.kind for token in given] != ["prefixed", "iri"] or not given[0].text.endswith(":"):
             text.fail("PREFIX wants a name and an IRI: PREFIX ex: <http://example.org/>", tokens[at])
-        known[tokens[at + 1].text[:-1]] = tokens[at + 2].text[1:-1]
+        known[given[0].text[:-1]] = given[1].text[1:-1]
         at += 3
     return at
-
-
-def _kind(tokens: tuple[Token, ...] | list[Token], at: int) -> str:
-    return tokens[at].kind if at < len(tokens) else "end"
 
 
 def _registered(text: Text, at: int, known: dict[str, str]) -> tuple[Statement, int]:
@@ -96,8 +148,8 @@ def _registered(text: Text, at: int, known: dict[str, str]) -> tuple[Statement, 
         text.fail("a query begins with REGISTER STREAM :name AS", tokens[min(at, len(tokens) - 1)])
     head = tokens[at : at + 4]
     if len(head) < 4 or head[1].text.upper() not in _EMITS:
-        allowed = ", ".join(_EMITS)
-        text.fail(f"REGISTER wants one of {allowed}, a name and AS: REGISTER STREAM :name AS SELECT …", head[-1])
+        kinds = ", ".join(_EMITS)
+        text.fail(f"REGISTER wants one of {kinds}, a name and AS: REGISTER STREAM :name AS SELECT …", head[-1])
     if head[2].kind not in ("iri", "prefixed", "word") or not head[3].says("AS"):
         text.fail("after the kind of stream come a name and AS: REGISTER STREAM :name AS SELECT …", head[2])
     at = _prologue(text, at + 4, known)
@@ -117,9 +169,6 @@ class _Clauses:
 
     def __init__(self, statement: Statement) -> None:
         self.statement, self.text, self.tokens = statement, statement.text, statement.tokens
-        self.pieces: list[str] = []
-        self.length = 0
-        self.copied = -1  # the end of the token that was copied last
 
     def take(self) -> None:
         """Fill in what the clauses say, and the SPARQL."""
@@ -130,11 +179,10 @@ class _Clauses:
                 self.text.fail(f"{found.text.upper()} is not supported; write SELECT or CONSTRUCT", found)
             self.text.fail("after AS comes SELECT or CONSTRUCT", found)
         for prefix, iri in statement.prefixes.items():
-            self._write(f"PREFIX {prefix}: <{iri}>\n")
+            statement.sparql += f"PREFIX {prefix}: <{iri}>\n"
         at = 0
         while at < len(self.tokens):
             at = self._step(at)
-        statement.sparql = "".join(self.pieces)
 
     def _step(self, at: int) -> int:
         """Handle what begins at a token; return where to go on."""
@@ -160,9 +208,7 @@ class _Clauses:
     def _refuse(self, at: int) -> None:
         token = self.tokens[at]
         if token.kind == "word" and token.text.upper() in _REFUSED:
-            what = _REFUSED[token.text.upper()]
-            name, _, hint = what.partition("; ")
-            self.text.fail(f"{name} is not supported" + (f"; {hint}" if hint else ""), token)
+            self.text.fail(f"{token.text.upper()} is not supported{_REFUSED[token.text.upper()]}", token)
         if token.kind == "prefixed" and not token.text.startswith("_:"):
             self.statement.iri(token)  # its prefix is known
             if "\\" in token.text:
@@ -175,33 +221,22 @@ class _Clauses:
     def _check_filter(self, at: int) -> None:
         """Refuse a constant, which rdflib would drop in silence if it is false."""
         inner = [token for token in self.tokens[at + 1 : self._closing(at, "(", "FILTER")] if token.text not in "()+-"]
-        if (
-            all(token.kind in ("number", "string") or token.says("TRUE", "FALSE") for token in inner[:1])
-            and len(inner) < 2
-        ):
+        constant = all(token.kind in ("number", "string") or token.says("TRUE", "FALSE") for token in inner)
+        if constant and len(inner) < 2:
             self.text.fail("a constant as a FILTER is not supported; leave it out", self.tokens[at])
 
-    # Pieces of SPARQL.
-
-    def _write(self, piece: str) -> None:
-        self.pieces.append(piece)
-        self.length += len(piece)
-
     def _copy(self, token: Token, instead: str | None = None) -> None:
-        if token.start != self.copied and not self.pieces[-1].endswith(
-            "\n"
-        ):  # what touches in the text touches here as well
-            self._write(" ")
-        self.copied = token.end
-        self.statement.origins.append((self.length, token.start))
-        self._write(token.text if instead is None else instead)
+        """Add a token to the SPARQL, or what stands there instead of it."""
+        statement = self.statement
+        touches = statement.copied and statement.copied[-1][1].end == token.start  # and does so in the SPARQL as well
+        if not touches and not statement.sparql.endswith("\n"):
+            statement.sparql += " "
+        statement.copied.append((len(statement.sparql), token))
+        statement.sparql += token.text if instead is None else instead
 
     def _next(self, at: int) -> Token:
         """Return a token; at the end, one that is nothing, so that errors point there."""
-        if at < len(self.tokens):
-            return self.tokens[at]
-        end = self.tokens[-1].end
-        return Token("end", "", end, 0)
+        return self.tokens[at] if at < len(self.tokens) else Token("end", "", self.tokens[-1].end, 0)
 
     # Clauses.
 
@@ -219,17 +254,19 @@ class _Clauses:
         if not (self._next(at + 1).says("NAMED") and self._next(at + 2).says("WINDOW")):
             self.text.fail("FROM names windows here: FROM NAMED WINDOW :W ON :S [RANGE 9m STEP 3m]", token)
         name = self._name(at + 3, "window")
-        if not self._next(at + 4).says("ON"):
-            self.text.fail(
-                "after the window's name comes ON and the stream: ON :S [RANGE 9m STEP 3m]", self._next(at + 4)
-            )
-        stream = self._name(at + 5, "stream")
+        stream = self._stream(at + 4, "after the window's name comes ON and the stream: ON :S [RANGE 9m STEP 3m]")
         end = self._closing(at + 6, "[", "the stream's name")
-        window = read_window(self.text, self.tokens[at + 7 : end], self.tokens[at + 6], self.tokens[end])
+        window = read_window(self.text, self.tokens[at + 6 : end + 1])
         if name in self.statement.declared:
             self.text.fail("there are two windows of this name", self.tokens[at + 3])
         self.statement.declared[name] = Part("window", name, token, window, stream)
         return end + 1
+
+    def _stream(self, at: int, expected: str) -> str:
+        """Return the stream of ``ON :S``."""
+        if not self._next(at).says("ON"):
+            self.text.fail(expected, self._next(at))
+        return self._name(at + 1, "stream")
 
     def _closing(self, at: int, bracket: str, after: str) -> int:
         """Return where the bracket that opens at a token is closed."""
@@ -241,20 +278,16 @@ class _Clauses:
     def _part(self, at: int) -> int:
         """Make ``WINDOW :W {`` and ``SERVICE :BKG {`` a ``GRAPH``; also ``WINDOW W(10m, 1m) ON S {``."""
         token = self.tokens[at]
-        kind = cast(Kind, token.text.lower())
-        assert kind in get_args(Kind)
-        part = Part(kind, self._name(at + 1, kind), token)
+        part = Part("window" if token.says("WINDOW") else "service", "", token)
+        part.iri = self._name(at + 1, part.kind)
         behind = at + 2
-        if kind == "window" and self._next(behind).text == "(":
+        if part.kind == "window" and self._next(behind).text == "(":
             end = self._closing(behind, "(", "the window's name")
-            part.window = read_window(self.text, self.tokens[behind + 1 : end], self.tokens[behind], self.tokens[end])
-            if not self._next(end + 1).says("ON"):
-                self.text.fail(
-                    "after the window's length comes ON and the stream: WINDOW W(10m, 1m) ON S {…}", self._next(end + 1)
-                )
-            part.stream, behind = self._name(end + 2, "stream"), end + 3
+            part.window = read_window(self.text, self.tokens[behind : end + 1])
+            expected = "after the window's length comes ON and the stream: WINDOW W(10m, 1m) ON S {…}"
+            part.stream, behind = self._stream(end + 1, expected), end + 3
         if self._next(behind).text != "{":
-            self.text.fail(f"after the name of the {kind} comes its pattern in {{ }}", self._next(behind))
+            self.text.fail(f"after the name of the {part.kind} comes its pattern in {{ }}", self._next(behind))
         self._copy(token, f"GRAPH <{PART_NAMESPACE}{len(self.statement.parts)}>")
         self.statement.parts.append(part)
         return behind
@@ -263,47 +296,42 @@ class _Clauses:
         if not self._next(at + 1).says("BY") or self._next(at + 2).kind != "variable":
             self.text.fail("PARTITION BY wants a variable: PARTITION BY ?x", self.tokens[at])
         if self.statement.partition is not None or self._next(at + 3).kind == "variable":
-            self.text.fail(
-                "PARTITION BY takes one variable; make one of several with BIND (CONCAT(?a, ?b) AS ?x)", self.tokens[at]
-            )
+            expected = "PARTITION BY takes one variable; make one of several with BIND (CONCAT(?a, ?b) AS ?x)"
+            self.text.fail(expected, self.tokens[at])
         self.statement.partition = self.tokens[at + 2]
         return at + 3
 
     def _distinct(self, at: int) -> int:
         if not self._next(at + 1).says("BEST", "LATEST"):
-            self.text.fail(
-                "DISTINCT of whole rows is not supported; DISTINCT BEST counts each id once, with its best event of "
-                "the window, DISTINCT LATEST with its latest",
-                self.tokens[at],
+            allowed = (
+                "DISTINCT BEST counts each id once, with its best event of the window, DISTINCT LATEST with its latest"
             )
+            self.text.fail(f"DISTINCT of whole rows is not supported; {allowed}", self.tokens[at])
         self.statement.distinct = cast(Distinct, self.tokens[at + 1].text.lower())
         return at + 2
 
     def _call(self, at: int) -> int:
         """Make the bare name of a function an IRI; bracket ``F(?a) AS ?score`` among what is selected."""
         token = self.tokens[at]
-        if token.kind == "word" and token.text.upper() in KEYWORDS and not self._starts_item(at):
-            self._copy(token)
-            return at + 1
         own = token.kind == "word" and token.text.upper() not in KEYWORDS
-        name = f"<{FUNCTION_NAMESPACE}{token.text}>" if own else None
+        name = f"<{FUNCTION_NAMESPACE}{token.text}>" if own else token.text
         if not self._starts_item(at):
             self._copy(token, name)
             return at + 1
         end = self._closing(at + 1, "(", "the function's name")
-        self._write(" (")
-        self._copy(token, name)
+        self._copy(token, f"({name}")
         inner = at + 1
         while inner <= end + 2:
             inner = self._step(inner)
-        self._write(")")
+        self.statement.sparql += ")"
         return inner
 
     def _starts_item(self, at: int) -> bool:
-        """Tell whether ``F(…) AS ?x`` begins here without the brackets that SPARQL wants around it."""
-        if self.tokens[at].depth or not self.tokens[0].says("SELECT") or self.tokens[at].says("WHERE", "BY"):
+        """Return whether ``F(…) AS ?x`` begins here without the brackets that SPARQL wants around it."""
+        token, pattern = self.tokens[at], self.statement.find("{")
+        if token.depth or not self.tokens[0].says("SELECT") or token.says("WHERE", "BY"):
             return False
-        if self.statement.find("{") is None or self.tokens[at].start > self.statement.find("{").start:  # type: ignore[union-attr]
+        if pattern is None or token.start > pattern.start:
             return False
         end = self._closing(at + 1, "(", "the function's name")
         return self._next(end + 1).says("AS") and self._next(end + 2).kind == "variable"

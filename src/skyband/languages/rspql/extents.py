@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from skyband.errors import QueryError
 from skyband.languages.rspql.tokens import Text, Token
-from skyband.times import DAY, HOUR, MILLISECOND, MINUTE, SECOND, WEEK, parse_duration
+from skyband.times import DAY, HOUR, MILLISECOND, MINUTE, SECOND, parse_duration
 from skyband.windows import Closed, Window
 
 MAX_LENGTH = 200
@@ -21,15 +21,16 @@ _EXAMPLE = "[RANGE 9m STEP 3m], [RANGE PT1H STEP PT10M] or [RANGE 100 EVENTS STE
 _WORDS = ("RANGE", "ROWS", "STEP", "SLIDE", "TUMBLING", "OFFSET", "CLOSED")
 
 
-def read_window(text: Text, tokens: Sequence[Token], opening: Token, closing: Token) -> Window:
-    """Read what stands between the brackets of a window.
+def read_window(text: Text, bracketed: Sequence[Token]) -> Window:
+    """Read a window: the tokens between its brackets, and the brackets.
 
     Examples
     --------
     >>> text = Text("[RANGE PT1H STEP 10m OFFSET 90s]")
-    >>> read_window(text, text.tokens[1:-1], text.tokens[0], text.tokens[-1])
+    >>> read_window(text, text.tokens)
     Window('1 hour', slide='10 minutes', offset='90 seconds', closed='right')
     """
+    opening, *tokens, closing = bracketed
     given = _pair(text, tokens) if opening.text == "(" else _clauses(text, tokens, closing)
     size, slide = given.get("RANGE", given.get("ROWS")), given.get("STEP", given.get("SLIDE"))
     if size is None:
@@ -64,16 +65,16 @@ def _pair(text: Text, tokens: Sequence[Token]) -> dict[str, tuple[str, Token]]:
 def _clauses(text: Text, tokens: Sequence[Token], closing: Token) -> dict[str, tuple[str, Token]]:
     """Return what is said for each word: the text behind it, and where that stands."""
     given: dict[str, tuple[str, Token]] = {}
+    for token in tokens:
+        if token.says("TRIPLES", "ELEMENTS"):
+            text.fail(f"windows of {token.text.upper()} are not supported; a window counts events: {_EXAMPLE}", token)
     places = [
         at
         for at, token in enumerate(tokens)
         if token.says(*_WORDS) and not (token.says("ROWS") and at and tokens[at - 1].kind == "number")
     ]
     if not places or places[0] != 0:
-        found = tokens[0] if tokens else closing
-        if found.says("TRIPLES", "ELEMENTS"):
-            text.fail(f"windows of {found.text.upper()} are not supported; a window counts events: {_EXAMPLE}", found)
-        text.fail(f"a window begins with RANGE: {_EXAMPLE}", found)
+        text.fail(f"a window begins with RANGE: {_EXAMPLE}", tokens[0] if tokens else closing)
     for at, after in zip(places, [*places[1:], len(tokens)], strict=True):
         word, value = tokens[at], tokens[at + 1 : after]
         name = word.text.upper()
@@ -83,10 +84,6 @@ def _clauses(text: Text, tokens: Sequence[Token], closing: Token) -> dict[str, t
             continue
         if name == "TUMBLING" or not value:
             text.fail(f"{name} {'takes nothing' if value else 'wants a value'}: {_EXAMPLE}", word)
-        if value[0].says("TRIPLES", "ELEMENTS"):
-            text.fail(
-                f"windows of {value[0].text.upper()} are not supported; a window counts events: {_EXAMPLE}", value[0]
-            )
         given[name] = (text.text[value[0].start : value[-1].end], value[0])
     if "CLOSED" in given and given["CLOSED"][0].upper() not in ("LEFT", "RIGHT"):
         text.fail("CLOSED is LEFT for [open, close) or RIGHT for (open, close]", given["CLOSED"][1])
@@ -103,23 +100,16 @@ def _extent(text: Text, given: tuple[str, Token], rows: bool) -> str | int:
         return f"{count[1]} events"
     if len(said) > MAX_LENGTH:
         text.fail(f"this length has {len(said):,} characters; at most {MAX_LENGTH} are allowed", token)
+    short = said
     if (iso := _ISO.fullmatch(said)) and any(iso.groups()):
-        return _from_iso(iso)
-    if _MONTHS.fullmatch(said):
-        text.fail(
-            f"{said} has months or years, which have no fixed length; use weeks, days, hours, minutes, seconds", token
-        )
+        short = re.sub("[PT]", "", said, flags=re.IGNORECASE)
+    elif _MONTHS.fullmatch(said):
+        message = f"{said} has months or years, which have no fixed length; use weeks, days, hours, minutes, seconds"
+        text.fail(message, token)
     try:
-        return parse_duration(said, "this length of time")
+        return parse_duration(short, "this length of time")
     except QueryError as error:
-        text.fail("; ".join(error.problems), token)
-
-
-def _from_iso(match: re.Match[str]) -> int:
-    weeks, days, hours, minutes = (int(part or 0) for part in match.groups()[:4])
-    whole, _, fraction = (match[5] or "0").partition(".")
-    rest = int(whole) * SECOND + round(float(f"0.{fraction or 0}") * SECOND)
-    return weeks * WEEK + days * DAY + hours * HOUR + minutes * MINUTE + rest
+        text.fail("; ".join(error.problems).replace(repr(short), repr(said)), token)
 
 
 def write_window(window: Window) -> str:

@@ -28,6 +28,16 @@ class Match:
         """All that must be true of a row that matches."""
         return (*(present(column) for column in dict.fromkeys(self.needs)), *self.where)
 
+    def joined(self, other: Match) -> Match:
+        """Return what both patterns give together; a variable of both has the same value in both."""
+        equal = [
+            Call("=", (self.values[name], value))
+            for name, value in other.values.items()
+            if name in self.values and self.values[name] != value
+        ]
+        values = {**other.values, **self.values}
+        return Match(values, (*self.needs, *other.needs), (*self.where, *other.where, *equal))
+
 
 def present(column: Node) -> Node:
     """Say that a column is there."""

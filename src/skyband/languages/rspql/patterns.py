@@ -8,7 +8,7 @@ that it matches: where it matches several, SPARQL would count it several times, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,12 +16,12 @@ from rdflib import BNode, URIRef, Variable
 
 from skyband.expressions.parse import AGGREGATES
 from skyband.expressions.tree import NULL, Call, Column, Node
+from skyband.languages.mapping import Mapping
+from skyband.languages.rspql.clauses import PART_NAMESPACE, Part
 from skyband.languages.rspql.matches import Match, both, present
-from skyband.languages.rspql.statement import Part
 from skyband.languages.rspql.terms import Terms
 
 Path = tuple[str, ...]
-_PATH_SIGNS = ("+", "/", "|", "^", "*", "?", "!")
 
 
 @dataclass(frozen=True)
@@ -34,51 +34,23 @@ class Remote:
 
 
 class Patterns:
-    """Reads the algebra of one query's pattern.
+    """Reads the algebra of one query's pattern."""
 
-    Parameters
-    ----------
-    terms
-        For expressions, and for errors.
-    parts
-        The windows and services of the query, by the IRIs that stand for them.
-    column
-        Returns the column of a path of predicates.
-    id
-        The column of the subject; None: it is called as its variable is.
-    service
-        Returns the name of a service, which its value is called by.
-
-    Attributes
-    ----------
-    subject
-        The variable that the window's pattern is about.
-    paths
-        The columns, by the paths of predicates that lead to them.
-    variables
-        The variables that triples of the window give values to.
-    remote
-        The service that is joined, as a column; and the variable by which.
-    """
-
-    def __init__(
-        self,
-        terms: Terms,
-        parts: Mapping[str, Part],
-        column: Callable[[Path], str],
-        service: Callable[[str], str],
-        id: str | None,  # noqa: A002 - as everywhere
-    ) -> None:
-        self.terms, self.parts, self._column, self._service, self.id = terms, parts, column, service, id
-        self.subject: Variable | None = None
-        self.paths: dict[Path, str] = {}
+    def __init__(self, terms: Terms, mapping: Mapping) -> None:
+        self.terms, self._mapping = terms, mapping
+        self.subject: Variable | None = None  # what the window's pattern is about; None for [ ]
+        self.id = mapping.id  # the column of the subject; without a mapping, named as its variable
+        self.paths: dict[Path, str] = {}  # the columns, by the predicates that lead to them
+        self.variables: set[str] = set()  # those that triples of the window give values to
         self.remote: Remote | None = None
-        self.grouped: str | None = None
-        self.variables: set[str] = set()
-        self._nodes: dict[Any, Path] = {}
-        self._called = False  # whether ids are called as the subject's variable is
-        self._inside: Part | None = None
-        self._aliases: dict[str, str] = {}
+        self.grouped: str | None = None  # the variable of GROUP BY
+        self._nodes: dict[Any, Path] = {}  # the paths to the things that have properties
+        self._inside: Part | None = None  # the window or service that is being read
+        self._aliases: dict[str, str] = {}  # variables of GROUP BY that SELECT defines, by rdflib's names for them
+
+    def _part_of(self, graph: Any) -> Part:
+        """Return the window or service that a GRAPH stands for."""
+        return self.terms.statement.parts[int(graph.term.removeprefix(PART_NAMESPACE))]
 
     def read(self, pattern: Any) -> Match:
         """Return what a whole pattern gives."""
@@ -89,13 +61,12 @@ class Patterns:
         return self.match(pattern)
 
     def _window_triples(self, pattern: Any) -> Iterator[tuple[Any, Any, Any]]:
-        if pattern.name == "Graph" and self.parts[str(pattern.term)].kind == "service":
+        if pattern.name == "Graph" and self._part_of(pattern).kind == "service":
             return
         if pattern.name == "BGP":
             yield from pattern.triples
-        for key in ("p", "p1", "p2"):
-            if key in pattern:
-                yield from self._window_triples(pattern[key])
+        for inner in _inner(pattern):
+            yield from self._window_triples(inner)
 
     def _find_subject(self, triples: list[tuple[Any, Any, Any]]) -> None:
         objects = {triple[2] for triple in triples}
@@ -107,14 +78,11 @@ class Patterns:
                 self.terms.fail(f"the subject <{root}> is not supported; it must be a variable", iri=str(root))
         if len(roots) > 1:
             shown = " and ".join(f"?{root}" if isinstance(root, Variable) else "[ ]" for root in roots)
-            self.terms.fail(
-                f"the window's pattern is about {shown}; it can be about one thing, and what hangs on it",
-                *(f"?{root}" for root in roots[1:]),
-            )
+            message = f"the window's pattern is about {shown}; it can be about one thing, and what hangs on it"
+            self.terms.fail(message, *(f"?{root}" for root in roots[1:]))
         self.subject = roots[0] if isinstance(roots[0], Variable) else None
         if self.id is None and self.subject is None:
             self.terms.fail("[ ] as the subject gives events no id; write a variable", "WINDOW")
-        self._called = self.id is None
         self.id = self.id or str(self.subject)
         self._nodes[roots[0]] = ()
 
@@ -130,14 +98,12 @@ class Patterns:
             for subject, predicate, thing in known:
                 if not isinstance(predicate, URIRef):
                     what = f"?{predicate}" if isinstance(predicate, Variable) else "a property path"
-                    self.terms.fail(
-                        f"{what} as a predicate is not supported; write an IRI", f"?{predicate}", *_PATH_SIGNS
-                    )
+                    message = f"{what} as a predicate is not supported; write an IRI"
+                    self.terms.fail(message, f"?{predicate}", *"+/|^*?!")
                 path = (*self._nodes[subject], str(predicate))
                 if thing in inner and self._nodes.setdefault(thing, path) != path:
-                    self.terms.fail(
-                        "the window's pattern has two ways to one thing, which is not supported", f"?{thing}"
-                    )
+                    message = "the window's pattern has two ways to one thing, which is not supported"
+                    self.terms.fail(message, f"?{thing}")
 
     def match(self, pattern: Any) -> Match:
         """Return what a part of the pattern gives."""
@@ -156,41 +122,24 @@ class Patterns:
             column: Node = Column(self._name(path))
             if isinstance(thing, Variable | BNode):
                 own = {str(thing): column} if isinstance(thing, Variable) else {}
-                found = self._joined(found, Match(own, () if thing in described else (column,)))
+                found = found.joined(Match(own, () if thing in described else (column,)))
             else:
                 found = replace(found, where=(*found.where, Call("=", (column, self.terms.convert(thing, {})))))
         return found
 
     def _name(self, path: Path) -> str:
-        name = self._column(path)
+        name, shown = self._mapping.column(path, self.terms.statement.prefixes), f"<{'/'.join(path)}>"
         taken = next((other for other, known in self.paths.items() if known == name and other != path), None)
         if taken:
-            self.terms.fail(
-                f"<{'/'.join(taken)}> and <{'/'.join(path)}> are both the column {name!r}; say in the mapping, under "
-                "[columns], which column each is",
-                iri=path[-1],
-            )
-        if self._called and name == self.id:
-            self.terms.fail(
-                f"?{self.subject} and <{'/'.join(path)}> are both the column {name!r}; call the variable otherwise, "
-                "or say in the mapping what is the id",
-                f"?{self.subject}",
-            )
+            message = f"<{'/'.join(taken)}> and {shown} are both the column {name!r}"
+            self.terms.fail(f"{message}; say in the mapping, under [columns], which column each is", iri=path[-1])
+        if self._mapping.id is None and name == self.id:
+            message = f"?{self.subject} and {shown} are both the column {name!r}; call the variable otherwise"
+            self.terms.fail(f"{message}, or say in the mapping what is the id", f"?{self.subject}")
         if not name:
-            self.terms.fail(
-                f"<{'/'.join(path)}> has no name to call a column by; say in the mapping which column it is"
-            )
+            self.terms.fail(f"{shown} has no name to call a column by; say in the mapping which column it is")
         self.paths[path] = name
         return name
-
-    def _joined(self, left: Match, right: Match) -> Match:
-        equal = [
-            Call("=", (left.values[name], value))
-            for name, value in right.values.items()
-            if name in left.values and left.values[name] != value
-        ]
-        values = {**right.values, **left.values}
-        return Match(values, (*left.needs, *right.needs), (*left.where, *right.where, *equal))
 
     def _join(self, pattern: Any) -> Match:
         left, right = self.match(pattern.p1), self.match(pattern.p2)
@@ -198,7 +147,7 @@ class Patterns:
             one, other = left.values[name], right.values[name]
             if one != other and not (one in left.needs and other in right.needs):
                 self.terms.fail(f"?{name} comes from two parts, one of which need not be there", f"?{name}")
-        return self._joined(left, right)
+        return left.joined(right)
 
     def _optional(self, pattern: Any) -> Match:
         self._without_service(pattern, "OPTIONAL")
@@ -245,27 +194,22 @@ class Patterns:
             self.terms.fail(f"?{name} has a value already", f"?{name}")
         return replace(inner, values={**inner.values, name: value})
 
-    def _converted(self, term: Any, values: Mapping[str, Node]) -> Node:
-        inside = {} if self._inside is None or self.subject is None else {str(self.subject): self._subject_column}
+    def _converted(self, term: Any, values: dict[str, Node]) -> Node:
+        inside = {} if self._inside is None or self.subject is None else {str(self.subject): Column(str(self.id))}
         return self.terms.convert(term, {**values, **inside})
-
-    @property
-    def _subject_column(self) -> Column:
-        return Column(str(self.id))
 
     # Windows, services, groups.
 
     def _part(self, pattern: Any) -> Match:
-        part, around = self.parts[str(pattern.term)], self._inside
+        part, around = self._part_of(pattern), self._inside
         if around is not None:
-            self.terms.statement.text.fail(
-                f"a {part.kind.upper()} within a {around.kind.upper()} is not supported", part.token
-            )
+            message = f"a {part.kind.upper()} within a {around.kind.upper()} is not supported"
+            self.terms.statement.text.fail(message, part.token)
         self._inside = part
         found = self.match(pattern.p) if part.kind == "window" else self._remote_value(part, pattern.p)
         self._inside = None
         if part.kind == "window" and self.subject is not None:  # every row has it, whatever else is there
-            found.values[str(self.subject)] = self._subject_column
+            found.values[str(self.subject)] = Column(str(self.id))
         return found
 
     def _remote_value(self, part: Part, pattern: Any) -> Match:
@@ -277,12 +221,15 @@ class Patterns:
         if self.remote is not None:
             fail("a second SERVICE is not supported; a query joins one", part.token)
         of, _, value = triples[0]
-        self.remote = Remote(Column(self._service(part.iri)), str(of), part)
+        service = str(self._mapping.join(part.iri, self.terms.statement.prefixes)["service"])
+        self.remote = Remote(Column(service), str(of), part)
         return Match({str(value): self.remote.column})
 
     def _without_service(self, pattern: Any, where: str) -> None:
-        if any(self.parts[str(graph.term)].kind == "service" for graph in _graphs(pattern)):
+        if pattern.name == "Graph" and self._part_of(pattern).kind == "service":
             self.terms.fail(f"a SERVICE within {where} is not supported", where)
+        for inner in _inner(pattern):
+            self._without_service(inner, where)
 
     def _group(self, pattern: Any) -> Match:
         """Read GROUP BY and its aggregates, which stand for what the whole group gives."""
@@ -312,12 +259,9 @@ class Patterns:
         return Call(name, (self.terms.convert(one.vars, inner.values),))
 
 
-def _graphs(pattern: Any) -> Iterator[Any]:
-    if pattern.name == "Graph":
-        yield pattern
-    for key in ("p", "p1", "p2"):
-        if key in pattern:
-            yield from _graphs(pattern[key])
+def _inner(pattern: Any) -> list[Any]:
+    """Return the patterns that a pattern is made of."""
+    return [pattern[key] for key in ("p", "p1", "p2") if key in pattern]
 
 
 _HANDLERS: dict[str, Callable[[Patterns, Any], Match]] = {

@@ -9,12 +9,11 @@ from rdflib import Variable
 
 from skyband.errors import LanguageError, QueryError
 from skyband.expressions.tree import Column, Node, to_sql
-from skyband.languages.mapping import DEFAULT_NAMESPACE, Mapping
-from skyband.languages.rspql.clauses import PART_NAMESPACE, statements
+from skyband.languages.mapping import Mapping
+from skyband.languages.rspql.clauses import Part, Statement, statements
 from skyband.languages.rspql.matches import Match, both, needed, present
 from skyband.languages.rspql.patterns import Path, Patterns
 from skyband.languages.rspql.sparql import algebra
-from skyband.languages.rspql.statement import Part, Statement
 from skyband.languages.rspql.templates import Template
 from skyband.languages.rspql.terms import Terms
 from skyband.queries.decomposition import holds_aggregates
@@ -24,37 +23,17 @@ from skyband.queries.query import LARGEST_K, HowMany, Order, Query
 
 @dataclass(frozen=True)
 class Registered:
-    """A query, and what its text says of the stream.
-
-    Parameters
-    ----------
-    query
-        The query.
-    stream
-        The IRI of the stream.
-    id
-        The column of ids.
-    paths
-        The columns of the window's pattern, by the predicates that lead to them from the subject.
-    template
-        What CONSTRUCT makes of the rows of an answer; None for SELECT.
-    """
+    """A query, and what its text says of the stream."""
 
     query: Query
-    stream: str
-    id: str
-    paths: dict[Path, str]
-    template: Template | None = None
+    stream: str  # its IRI
+    id: str  # the column of ids
+    paths: dict[Path, str]  # the columns of the window's pattern, by the predicates that lead to them from the subject
+    template: Template | None = None  # what CONSTRUCT makes of the rows of an answer; None for SELECT
 
 
 def read(text: str, mapping: Mapping | None = None) -> list[Registered]:
-    """Read all queries of a text.
-
-    Raises
-    ------
-    LanguageError
-        For the first thing that is wrong; it says where.
-    """
+    """Read all queries of a text; the first mistake raises a LanguageError that says where."""
     mapping = mapping or Mapping()
     try:
         return [_Reading(statement, mapping).read() for statement in statements(text, mapping.prefixes)]
@@ -71,26 +50,19 @@ class _Reading:
         self.terms = Terms(statement, mapping.defined)
 
     def read(self) -> Registered:
-        statement, known = self.statement, self.statement.prefixes
+        statement = self.statement
         window = self._window()
         whole = algebra(statement)
         pattern, limit, order = _unwrapped(whole.p)
-        parts = {f"{PART_NAMESPACE}{number}": part for number, part in enumerate(statement.parts)}
-        patterns = Patterns(
-            self.terms, parts,
-            lambda path: self.mapping.column(path, known), lambda iri: str(self.mapping.join(iri, known)["service"]),
-            self.mapping.id,
-        )  # fmt: skip
+        patterns = Patterns(self.terms, self.mapping)
         match = patterns.read(pattern)
         id_ = self._id(patterns, match)
         score, direction, k = self._ranking(order, limit, match, patterns, list(map(str, whole.PV or ())))
         if patterns.grouped is not None and not holds_aggregates(score):
             self.terms.fail("GROUP BY is for scores of aggregates, such as COUNT(*) or SUM(?volume)", "GROUP")
-        where = both(match.where)
-        implied = needed(score) | needed(where)
-        where = both(
-            [*match.where, *(present(column) for column in dict.fromkeys(match.needs) if column not in implied)]
-        )
+        implied = needed(score) | needed(both(match.where))
+        demanded = [present(column) for column in dict.fromkeys(match.needs) if column not in implied]
+        where = both([*match.where, *demanded])
         template = self._template(whole, match, score, id_, patterns)
         remote = None if patterns.remote is None else patterns.remote.column.name
         query = self._query(
@@ -100,8 +72,7 @@ class _Reading:
             select=tuple(dict.fromkeys(column for column in template.columns.values() if column != remote)),
             group_by=None if id_ == patterns.id else id_, **self._join(patterns, match, id_),
         )  # fmt: skip
-        paths = dict(patterns.paths)
-        return Registered(query, str(window.stream), id_, paths, template if template.triples else None)
+        return Registered(query, str(window.stream), id_, patterns.paths, template if template.triples else None)
 
     def _query(self, **given: Any) -> Query:
         try:
@@ -116,9 +87,8 @@ class _Reading:
             if part.window is None:
                 declared = self.statement.declared.get(part.iri)
                 if declared is None:
-                    self.fail(
-                        "this window is not declared; write FROM NAMED WINDOW … ON … [RANGE 9m STEP 3m]", part.token
-                    )
+                    message = "this window is not declared; write FROM NAMED WINDOW … ON … [RANGE 9m STEP 3m]"
+                    self.fail(message, part.token)
                 part.window, part.stream = declared.window, declared.stream
         names = {(part.iri, part.window, part.stream) for part in used}
         if len(names) > 1:
@@ -148,24 +118,17 @@ class _Reading:
         what SELECT computes, else the remote value.
         """
         remote = patterns.remote
-        if (
-            not order
-            and limit is None
-            and remote is not None
-            and any(remote.column in needed(one) for one in match.where)
-        ):
+        ranks = order or limit is not None
+        if not ranks and remote is not None and any(remote.column in needed(one) for one in match.where):
             values = {name: self.terms.convert(Variable(name), match.values) for name in selected}
             computed: list[Node] = [value for value in values.values() if not isinstance(value, Column)]
             if "score" in values and "score" not in patterns.variables:
                 computed = [values["score"]]
             return computed[0] if computed else remote.column, "desc", "all"
         if len(order) != 1:
-            found = self.statement.find("ORDER")
             what = "no ORDER BY" if not order else "more than one ORDER BY condition"
-            self.fail(
-                f"there is {what}, so nothing to rank by; write ORDER BY DESC(?score) LIMIT 10",
-                found or self.statement.head,
-            )
+            message = f"there is {what}, so nothing to rank by; write ORDER BY DESC(?score) LIMIT 10"
+            self.fail(message, self.statement.find("ORDER") or self.statement.head)
         if limit is None:
             self.fail("there is no LIMIT; say how many to rank: LIMIT 10", self.statement.find("ORDER"))
         if not 1 <= limit <= LARGEST_K:
@@ -181,7 +144,7 @@ class _Reading:
         """Return where in the rows of answers the wanted variables are, with the triples of CONSTRUCT."""
         triples = tuple(whole.template) if whole.name == "ConstructQuery" else ()
         names = [str(term) for triple in triples for term in triple if isinstance(term, Variable)]
-        found = Template(triples, set(), set(), {}, {"": DEFAULT_NAMESPACE, **self.statement.prefixes}[""])
+        found = Template(triples, set(), set(), {}, self.statement.prefixes[""])
         for name in names if triples else map(str, whole.PV):
             value = self.terms.convert(Variable(name), match.values)
             if value == Column(id_):
@@ -192,10 +155,8 @@ class _Reading:
                 found.columns[name] = value.name
             elif triples or sum(t.text[1:] == name for t in self.statement.tokens if t.kind == "variable") < 2:
                 unused = "" if triples else ", and no other expression uses it"
-                self.terms.fail(
-                    f"?{name} is computed{unused}; answers carry the id, the score and columns of the stream",
-                    f"?{name}",
-                )
+                message = f"?{name} is computed{unused}; answers carry the id, the score and columns of the stream"
+                self.terms.fail(message, f"?{name}")
         return found
 
     def _join(self, patterns: Patterns, match: Match, id_: str) -> dict[str, Any]:
@@ -204,15 +165,11 @@ class _Reading:
             return {}
         on = match.values.get(remote.on)
         if not isinstance(on, Column) or on == remote.column:
-            self.fail(
-                f"?{remote.on} is in the SERVICE and in no WINDOW, so there is nothing to join by", remote.part.token
-            )
+            message = f"?{remote.on} is in the SERVICE and in no WINDOW, so there is nothing to join by"
+            self.fail(message, remote.part.token)
         if any(remote.column.name.lower() == name.lower() for name in (*patterns.paths.values(), id_)):
-            self.fail(
-                f"the service is called {remote.column.name!r}, as a column of the stream is; say in the mapping, "
-                "under [services], what it is called",
-                remote.part.token,
-            )
+            message = f"the service is called {remote.column.name!r}, as a column of the stream is"
+            self.fail(f"{message}; say in the mapping, under [services], what it is called", remote.part.token)
         options = self.mapping.join(remote.part.iri, self.statement.prefixes)
         try:
             return {"join": Join.from_dict({**({} if on.name == id_ else {"on": on.name}), **options})}

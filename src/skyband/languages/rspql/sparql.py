@@ -7,14 +7,13 @@ import difflib
 from contextlib import suppress
 from functools import cache
 from threading import Lock
-from typing import Any
+from typing import Any, NoReturn
 
 from pyparsing import ParseBaseException, ParserElement
 from rdflib.plugins.sparql.algebra import translateQuery
 from rdflib.plugins.sparql.parser import QueryUnit
 
-from skyband.languages.rspql.clauses import KEYWORDS
-from skyband.languages.rspql.statement import Statement
+from skyband.languages.rspql.clauses import KEYWORDS, Statement
 
 _reached: list[tuple[int, str]] = []  # what the watched grammar did not find, and where
 _parsing = Lock()  # the grammar is one for all threads, and learns how to call its actions while it parses
@@ -22,23 +21,19 @@ _parsing = Lock()  # the grammar is one for all threads, and learns how to call 
 
 def algebra(statement: Statement) -> Any:
     """Return the algebra of a statement's SPARQL, as rdflib has it."""
-    text = statement.text
     try:
         with _parsing:
             parsed = QueryUnit.parse_string(statement.sparql, parse_all=True)
+        return translateQuery(parsed).algebra
     except ParseBaseException:
         _explain(statement)
     except RecursionError:
-        text.fail("the query is nested too deeply", statement.head)
-    try:
-        return translateQuery(parsed).algebra
-    except RecursionError:
-        text.fail("the query is nested too deeply", statement.head)
+        statement.text.fail("the query is nested too deeply", statement.head)
     except Exception as error:  # rdflib has no type of its own for what it cannot translate
-        text.fail(f"this is no query that SPARQL allows: {error}", statement.head)
+        statement.text.fail(f"this is no query that SPARQL allows: {error}", statement.head)
 
 
-def _explain(statement: Statement) -> None:
+def _explain(statement: Statement) -> NoReturn:
     """Point to the place that the parser came to, and say what it would have taken there."""
     with _parsing:
         _reached.clear()
@@ -52,14 +47,11 @@ def _explain(statement: Statement) -> None:
         furthest += 1
     if expected == {"':'"}:  # a word that could only have been a prefix: the word itself is out of place
         furthest = next(place for place in range(furthest, -1, -1) if place == 0 or sparql[place - 1].isspace())
-    origin = statement.origin(furthest)
-    at = next((at for at, t in enumerate(statement.tokens) if t.start <= origin < t.end), None)
+    at = statement.origin(furthest)
     words = sorted(name.strip("'") for name in expected if name.startswith("'") and name != "':'")
     hint = f"; here may stand {', '.join(words)}" if 0 < len(words) <= 14 else ""
     if "true" in words:
         hint = "; a value or a variable is missing"
-    if at is None:
-        statement.text.fail(f"the query ends too early{hint}", statement.span[1])
     for place in (at, max(at - 1, 0), max(at - 2, 0)):  # what looks like a name may be a keyword with a slip
         token = statement.tokens[place]
         near = difflib.get_close_matches(token.text.upper(), KEYWORDS, n=1) if token.kind == "word" else []
@@ -72,16 +64,8 @@ def _explain(statement: Statement) -> None:
 def _watched() -> ParserElement:
     """Return a copy of rdflib's grammar whose words note where they were not found."""
     grammar = copy.deepcopy(QueryUnit)
-    seen: set[int] = set()
-    todo: list[Any] = [grammar]
-    while todo:
-        element = todo.pop()
-        if id(element) in seen:
-            continue
-        seen.add(id(element))
-        inner = element.recurse()
-        todo.extend(inner)
-        if not inner:
+    for element in grammar.visit_all():
+        if not element.recurse():
             element.set_fail_action(_note)
     return grammar
 

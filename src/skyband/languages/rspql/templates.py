@@ -17,18 +17,10 @@ _IRI = re.compile(r"(?:[a-z][a-z0-9+.-]*://|urn:)[^\s<>\"{}|\\^`]+", re.IGNORECA
 
 @dataclass(frozen=True)
 class Template:
-    """The triples that a query makes of each row.
+    """The triples, of rdflib's terms, that a query makes of each row.
 
-    Parameters
-    ----------
-    triples
-        Terms of rdflib; variables stand for what a row says.
-    ids, scores
-        The variables that are the row's id, and its score.
-    columns
-        Which column of the answer each of the other variables is.
-    namespace
-        Where ids live that are no IRIs themselves.
+    `ids` and `scores` are the variables that stand for the row's id and its score; `columns` gives the answer's column
+    of each other one. An id that is no IRI becomes one in `namespace`.
 
     Examples
     --------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from rdflib import XSD, BNode, Literal, URIRef, Variable
@@ -18,8 +18,7 @@ from skyband.expressions.tree import FALSE, NULL, TRUE, Call, Node, Type, negate
 from skyband.expressions.tree import Literal as Constant
 from skyband.expressions.vectors import int64_or_none
 from skyband.languages.mapping import Function, last_name
-from skyband.languages.rspql.clauses import FUNCTION_NAMESPACE
-from skyband.languages.rspql.statement import Statement
+from skyband.languages.rspql.clauses import FUNCTION_NAMESPACE, Statement
 
 _SIGNS = {"=": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _BUILTINS = {
@@ -27,25 +26,15 @@ _BUILTINS = {
     "LCASE": "lower", "CONCAT": "concat", "COALESCE": "coalesce",
 }  # fmt: skip
 _PATTERNS = {"CONTAINS": "%{}%", "STRSTARTS": "{}%", "STRENDS": "%{}"}
-_NAMED = {
-    "mod": "%", "like": "like", "isnull": "is null", "same": "<=>", "between": "between", "case": "case",
-    "switch": "switch",
-}  # fmt: skip
+_NAMED = {**ALIASES, "same": "<=>"}
+_CALLABLE = {*FUNCTIONS, *_NAMED.values(), "like", "between", "case", "switch"}
 _CASTS = {XSD.double: "double", XSD.integer: "bigint", XSD.int: "int", XSD.string: "string"}
 _NUMBERS = {XSD.decimal, XSD.double, XSD.float}
 _MOMENTS = {XSD.dateTime, XSD.date}
 
 
 class Terms:
-    """Turns the expressions of one statement into trees.
-
-    Parameters
-    ----------
-    statement
-        For the places of errors.
-    functions
-        Those that the mapping defines.
-    """
+    """Turns the expressions of one statement into trees; `functions` are those that the mapping defines."""
 
     def __init__(self, statement: Statement, functions: Mapping[str, Function]) -> None:
         self.statement, self.functions = statement, functions
@@ -53,15 +42,18 @@ class Terms:
     def fail(self, message: str, *words: str, iri: str | None = None) -> NoReturn:
         """Raise an error that points to an IRI, or to the first of some words in the query."""
         found = self.statement.find(*words) if iri is None else self.statement.find_iri(iri)
-        windows = [part.token for part in self.statement.parts if part.kind == "window"]
         if found is None or found.says("WINDOW"):
-            found = next(iter(windows), self.statement.head)
+            windows = (part.token for part in self.statement.parts if part.kind == "window")
+            found = next(windows, self.statement.head)
         self.statement.text.fail(message, found)
 
     def convert(self, term: Any, values: Mapping[str, Node]) -> Node:
         """Return the tree of an expression, with the values of its variables."""
         if isinstance(term, Variable):
-            return self._variable(term, values)
+            if str(term) not in values:
+                message = f"?{term} has no value: no pattern and no BIND before gives it one"
+                self.fail(message, f"?{term}", f"${term}")
+            return values[str(term)]
         if isinstance(term, Literal):
             return self.constant(term)
         if isinstance(term, URIRef):
@@ -69,21 +61,30 @@ class Terms:
         if isinstance(term, BNode):
             self.fail("a blank node in an expression is not supported")
         name = getattr(term, "name", type(term).__name__)
-        handler = _HANDLERS.get(name)
-        if handler is not None:
-            return handler(self, term, values)
-        if name.startswith("Builtin_"):
-            return self._builtin(name.removeprefix("Builtin_"), term, values)
+        match name.split("_"):
+            case ["RelationalExpression"]:
+                return self._relation(term, values)
+            case ["ConditionalAndExpression"]:
+                return Call("and", self.all([term.expr, *term.other], values))
+            case ["ConditionalOrExpression"]:
+                return Call("or", self.all([term.expr, *term.other], values))
+            case ["AdditiveExpression" | "MultiplicativeExpression"]:
+                return self._arithmetic(term, values)
+            case ["UnaryMinus"]:
+                return self._minus(term.expr, values)
+            case ["UnaryPlus"]:
+                return self.convert(term.expr, values)
+            case ["UnaryNot"]:
+                return self._not(term.expr, values)
+            case ["Function"]:
+                return self._function(term, values)
+            case ["Builtin", *words]:
+                return self._builtin("_".join(words), term, values)
         self.fail(f"{name.removeprefix('Aggregate_')} is not supported here")
 
     def all(self, terms: Sequence[Any], values: Mapping[str, Node]) -> tuple[Node, ...]:
         """Return the trees of several expressions."""
         return tuple(self.convert(term, values) for term in terms)
-
-    def _variable(self, term: Variable, values: Mapping[str, Node]) -> Node:
-        if str(term) in values:
-            return values[str(term)]
-        self.fail(f"?{term} has no value: no pattern and no BIND before gives it one", f"?{term}", f"${term}")
 
     def constant(self, term: Literal) -> Node:
         """Return a constant."""
@@ -116,22 +117,23 @@ class Terms:
         found = Call("in", (left, *self.all(choices, values)))
         return found if term.op == "IN" else Call("not", (found,))
 
-    def _chain(self, term: Any, values: Mapping[str, Node]) -> Node:
-        name = "and" if term.name == "ConditionalAndExpression" else "or"
-        return Call(name, self.all([term.expr, *term.other], values))
-
     def _arithmetic(self, term: Any, values: Mapping[str, Node]) -> Node:
         result = self.convert(term.expr, values)
         for sign, other in zip(term.op, term.other, strict=True):
             result = Call(str(sign), (result, self.convert(other, values)))
         return result
 
-    def _minus(self, term: Any, values: Mapping[str, Node]) -> Node:
-        inner = term.expr
+    def _minus(self, inner: Any, values: Mapping[str, Node]) -> Node:
         if isinstance(inner, Literal) and inner.datatype in (XSD.integer, *_NUMBERS):  # the least has no positive
             text = str(inner)
             return self.constant(Literal(text[1:] if text.startswith("-") else f"-{text}", datatype=inner.datatype))
         return negated(self.convert(inner, values))
+
+    def _not(self, inner: Any, values: Mapping[str, Node]) -> Node:
+        """Return NOT; that a variable is not bound is ``is null``, without a NOT."""
+        if getattr(inner, "name", None) == "Builtin_BOUND":
+            return Call("is null", (self.convert(inner.arg, values),))
+        return Call("not", (self.convert(inner, values),))
 
     # Functions.
 
@@ -170,13 +172,10 @@ class Terms:
         own = str(iri).startswith(FUNCTION_NAMESPACE)
         if own and name.lower() == "null" and not args:
             return NULL
-        inner = _NAMED.get(name.lower()) or ALIASES.get(name.lower(), name.lower())
-        if not own or (inner not in FUNCTIONS and inner not in _NAMED.values()):
-            self.fail(
-                f"the function {name}() is not known; define it in the mapping, under [functions]: "
-                f'"{name}(a, b)" = "a + b"',
-                name,
-            )
+        inner = _NAMED.get(name.lower(), name.lower())
+        if not own or inner not in _CALLABLE:
+            message = f"the function {name}() is not known; define it in the mapping, under [functions]"
+            self.fail(f'{message}: "{name}(a, b)" = "a + b"', name)
         return self._known(name, "ln" if (inner, len(args)) == ("log", 1) else inner, args)
 
     def _known(self, written: str, name: str, args: tuple[Node, ...]) -> Node:
@@ -187,24 +186,3 @@ class Terms:
         if name == "like" and not (isinstance(args[1], Constant) and args[1].type is Type.TEXT):
             self.fail("the pattern of like() must be a text such as 'A%'", written)
         return Call(name, args)
-
-
-_HANDLERS: dict[str, Callable[[Terms, Any, Mapping[str, Node]], Node]] = {
-    "RelationalExpression": Terms._relation,
-    "ConditionalAndExpression": Terms._chain,
-    "ConditionalOrExpression": Terms._chain,
-    "AdditiveExpression": Terms._arithmetic,
-    "MultiplicativeExpression": Terms._arithmetic,
-    "UnaryMinus": Terms._minus,
-    "UnaryPlus": lambda terms, term, values: terms.convert(term.expr, values),
-    "UnaryNot": lambda terms, term, values: _negated(terms.convert(term.expr, values), term.expr),
-    "Function": Terms._function,
-}
-
-
-def _negated(value: Node, term: Any) -> Node:
-    """Return NOT; that a variable is not bound is a single thing to say."""
-    if getattr(term, "name", None) == "Builtin_BOUND":
-        assert isinstance(value, Call)
-        return value.args[0]
-    return Call("not", (value,))

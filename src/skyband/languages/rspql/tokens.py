@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, NoReturn
 
 from skyband.errors import LanguageError
+from skyband.expressions.parse import check_text
 
 MAX_LENGTH, MAX_TOKENS, MAX_NESTING = 20_000, 1_500, 15  # what rdflib's parser can take in a second
 MAX_DIGITS = 400
@@ -41,7 +42,7 @@ class Token(NamedTuple):
         return self.start + len(self.text)
 
     def says(self, *words: str) -> bool:
-        """Tell whether it is one of some keywords, in any case of letters, or signs."""
+        """Return whether it is one of some keywords, in any case of letters, or signs."""
         return self.kind in ("word", "sign") and self.text.upper() in words
 
 
@@ -55,12 +56,8 @@ class Text:
     """
 
     def __init__(self, text: str) -> None:
+        check_text(text, "text", MAX_LENGTH, LanguageError)
         self.text = text
-        if len(text) > MAX_LENGTH:
-            self.fail(f"the text has {len(text):,} characters; at most {MAX_LENGTH:,} are allowed")
-        if (half := next((place for place, sign in enumerate(text) if "\ud800" <= sign <= "\udfff"), None)) is not None:
-            self.text = text.encode(errors="replace").decode()
-            self.fail("the text holds half a character (a lone surrogate)", half)
         self.tokens = tuple(self._tokens())
         if len(self.tokens) > MAX_TOKENS:
             message = f"the text has more than {MAX_TOKENS:,} words and signs; put queries into texts of their own"
@@ -70,13 +67,6 @@ class Text:
         """Raise the error that points to a place, or to a token."""
         position = where.start if isinstance(where, Token) else where
         raise LanguageError(message, self.text, position) from None
-
-    def find(self, *words: str, within: tuple[int, int] | None = None) -> Token | None:
-        """Return the first token that is the first of some words or names that there is, in any case of letters."""
-        low, high = within or (0, len(self.text))
-        inside = [token for token in self.tokens if low <= token.start < high]
-        found = (token for word in words for token in inside if token.text.upper() == word.upper())
-        return next(found, None)
 
     def _tokens(self) -> Iterator[Token]:
         open_: list[Token] = []

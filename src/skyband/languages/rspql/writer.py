@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from urllib.parse import quote
 
 from skyband.errors import QueryError
@@ -53,14 +53,13 @@ class _Writing:
         trees = [query.score_expression, query.where_expression, query.partition_expression]
         self.score, self.where, self.partition = (None if one is None else one.tree for one in trees)
         used = [name for one in (self.score, self.where, self.partition) if one is not None for name in columns(one)]
-        remote = None if query.join is None else query.join.service
-        on = [] if query.join is None or query.join.on is None else [query.join.on]
-        self.remote = remote
+        self.remote = None if query.join is None else query.join.service
         self.key = query.group_by or id_
-        names = dict.fromkeys([*sorted(set(used)), *query.select, *on, self.key])
-        self.columns = [name for name in names if name not in (id_, remote)]
+        on = self.key if query.join is None else query.join.on or self.key
+        names = dict.fromkeys([*sorted(set(used)), *query.select, on, self.key])
+        self.columns = [name for name in names if name not in (id_, self.remote)]
         self.variables = {id_: id_}
-        for name in [*self.columns, *([] if remote is None else [remote])]:
+        for name in self.columns if self.remote is None else [*self.columns, self.remote]:
             self.variables[name] = self._fresh(name)
 
     def _fresh(self, name: str) -> str:
@@ -127,26 +126,23 @@ class _Writing:
         nested = [self._nested(arg, text) for arg, text in zip(node.args, args, strict=True)]
         if node.name in _INFIX:
             return f" {_INFIX[node.name]} ".join(nested)
-        special: dict[str, Callable[[], str]] = {
-            "not": lambda: self._negated(node.args[0], nested[0]),
-            "neg": lambda: f"-{nested[0]}",
-            "in": lambda: f"{nested[0]} IN ({', '.join(args[1:])})",
-            "is null": lambda: f"!BOUND({args[0]})" if isinstance(node.args[0], Column) else f"isnull({args[0]})",
-        }
-        if node.name in special:
-            return special[node.name]()
+        match node:
+            case Call("not", (Call("is null", (Column(name),)),)):
+                return f"BOUND(?{self.variables[name]})"
+            case Call("is null", (Column(name),)):
+                return f"!BOUND(?{self.variables[name]})"
+            case Call("not"):
+                return f"!{nested[0]}"
+            case Call("neg"):
+                return f"-{nested[0]}"
+            case Call("in"):
+                return f"{nested[0]} IN ({', '.join(args[1:])})"
         return f"{_FUNCTIONS.get(node.name, node.name)}({', '.join(args)})"
-
-    def _negated(self, node: Node, nested: str) -> str:
-        if isinstance(node, Call) and node.name == "is null" and isinstance(node.args[0], Column):
-            return f"BOUND(?{self.variables[node.args[0].name]})"
-        return f"!{nested}"
 
     def _nested(self, node: Node, text: str) -> str:
         """Put an operand in brackets unless it cannot be misread."""
-        if isinstance(node, Call):
-            return f"({text})" if node.name in (*_INFIX, "in") or text[0] in "!-" else text
-        return f"({text})" if text[0] == "-" else text
+        infix = isinstance(node, Call) and node.name in (*_INFIX, "in")
+        return f"({text})" if infix or text[0] in "!-" else text
 
 
 def _constant(node: Literal) -> str:

@@ -1,4 +1,4 @@
-"""The registry: every refresh policy, by the name its paper gives it. A new one is a class here and a line below.
+"""The registry: every refresh policy, by the name its paper gives it. A new one is a function and a line below.
 
 Paper → code (AcquaTop and FILTER):
 
@@ -8,34 +8,34 @@ Paper → code (AcquaTop and FILTER):
 from __future__ import annotations
 
 from skyband.errors import InputError
-from skyband.remote.policies.base import AT, WSJ, WST, Candidates, Near, Policy
-from skyband.remote.policies.gain import Gain
-from skyband.remote.policies.rankers import ASM, BSM, LRU, RND, TSM, WBM, FilterUpdate
+from skyband.remote.policies.base import Candidates, Policy, at, near, wsj, wst
+from skyband.remote.policies.gain import gaining
+from skyband.remote.policies.rankers import asm, bsm, filter_update, lru, rnd, tsm, wbm
 
 __all__ = ["GAINING", "POLICIES", "Candidates", "Policy", "find_policy"]
 
 POLICIES: dict[str, Policy] = {
     policy.name: policy
     for policy in (
-        Policy("WST", WST(), RND(), only_candidates=True),
-        Policy("WSJ-RND", WSJ(), RND()),
-        Policy("WSJ-LRU", WSJ(), LRU()),
-        Policy("WSJ-WBM", WSJ(), WBM()),
-        Policy("Filter Update", WSJ(), FilterUpdate(), needs_filter=True),
-        Policy("WSJ-RND.F", Near(), RND(), needs_filter=True),
-        Policy("WSJ-LRU.F", Near(), LRU(), needs_filter=True),
-        Policy("WSJ-WBM.F", Near(), WBM(), needs_filter=True),
-        Policy("AT-TSM", AT(), TSM()),
-        Policy("AT-BSM", AT(), BSM()),
-        Policy("AT-ASM", AT(), ASM()),
-        Policy("AT-LRU", AT(), LRU()),
-        Policy("AT-WBM", AT(), WBM()),
-        Policy("AT-GAIN", WSJ(), Gain()),
-        Policy("AT-GAIN.order", WSJ(), Gain(members=1.0)),
-        Policy("AT-GAIN.set", WSJ(), Gain(members=1_000.0)),  # the order only where the set gains nothing
+        Policy("WST", wst, rnd, only_candidates=True),
+        Policy("WSJ-RND", wsj, rnd),
+        Policy("WSJ-LRU", wsj, lru),
+        Policy("WSJ-WBM", wsj, wbm),
+        Policy("Filter Update", wsj, filter_update, needs_filter=True),
+        Policy("WSJ-RND.F", near, rnd, needs_filter=True),
+        Policy("WSJ-LRU.F", near, lru, needs_filter=True),
+        Policy("WSJ-WBM.F", near, wbm, needs_filter=True),
+        Policy("AT-TSM", at, tsm),
+        Policy("AT-BSM", at, bsm),
+        Policy("AT-ASM", at, asm),
+        Policy("AT-LRU", at, lru),
+        Policy("AT-WBM", at, wbm),
+        gaining("AT-GAIN", members=5.0),
+        gaining("AT-GAIN.order", members=1.0),
+        gaining("AT-GAIN.set", members=1_000.0),  # the order only where the set gains nothing
     )
 }
-GAINING = tuple(name for name, policy in POLICIES.items() if policy.gains)
+GAINING = tuple(name for name, policy in POLICIES.items() if policy.gain)
 """Policies that say what a refresh gains, so that some can be carried over."""
 
 

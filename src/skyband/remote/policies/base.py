@@ -3,20 +3,19 @@
 Paper → code (AcquaTop and FILTER):
 
 - AcquaTop, section 3.2, proposer, ranker and elected set → `Proposer`, `Ranker`, `Policy.elect`
-- AcquaTop, section 5.1, the list as candidate set → `AT`
+- AcquaTop, section 5.1, the list as candidate set → `at`
 - FILTER, algorithms 1 and 2, the filtering distance → `Candidates.off_threshold`
-- FILTER, algorithm 2, lines 1-6 → `Near`; line 7 → `Policy.elect`
+- FILTER, algorithm 2, lines 1-6 → `near`; line 7 → `Policy.elect`
 
-A policy is a *proposer*, which says who the candidates are, and a *ranker*, which says who comes first. Both see
+A policy is a *proposer*, which names the candidates, and a *ranker*, which orders them. Both are functions that see
 nothing but `Candidates`: columns copied from the stream and from the replica. They hold no service and get none, so a
 remote value that was not paid for cannot reach them. The proposers are here; `rankers` and `gain` have the rankers.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar
 
 import numpy as np
 
@@ -44,8 +43,6 @@ class Candidates:
         Rank in the Super-MTK+N list, from 0, or in the window where all of it is kept; -1 for objects without one.
     time
         Of the latest event on the stream.
-    stream
-        The score of the stream's side.
     score
         The joined score, by the replica's value; NaN where it has none.
     value
@@ -73,7 +70,6 @@ class Candidates:
     k: int
     place: IntArray
     time: IntArray
-    stream: FloatArray
     score: FloatArray
     value: FloatArray
     refreshed: IntArray
@@ -101,7 +97,7 @@ class Candidates:
     def off_threshold(self) -> FloatArray:
         """Return the filtering distance of each value: how far it is from the threshold of the filter.
 
-        An unknown value may lie on either side: its distance is 0.
+        An unknown value may be on either side: its distance is 0.
         """
         if self.threshold is None:
             msg = "this policy needs a query with a filter (?x < or > a threshold); choose another one for a ranking"
@@ -112,111 +108,60 @@ class Candidates:
 _COLUMNS = tuple(f.name for f in fields(Candidates) if f.type in ("IntArray", "FloatArray"))
 
 
-class Proposer(ABC):
-    """Says who the candidates are."""
-
-    whole_window: ClassVar[bool] = True
-    """Whether objects matter that are in the window, but not in the Super-MTK+N list."""
-
-    @abstractmethod
-    def propose(self, objects: Candidates) -> IntArray:
-        """Return rows of the objects, in the order that decides among equals; who else is there does not matter."""
+Proposer = Callable[[Candidates], IntArray]
+"""Returns the rows of the candidates, in the order that decides among equals; no row depends on the others."""
+Ranker = Callable[[Candidates, int, Random], IntArray]
+"""Returns rows of the candidates, the first to be refreshed first, for a budget; rows may be left out."""
 
 
-class WST(Proposer):
-    """WST: nobody is a candidate. The replica stays as it was; the worst case in every chart."""
-
-    def propose(self, objects: Candidates) -> IntArray:  # noqa: ARG002 - whoever they are
-        """Return no row."""
-        return np.empty(0, np.int64)
+def wst(objects: Candidates) -> IntArray:  # noqa: ARG001
+    """WST: no object is a candidate. The replica stays as it was; the worst case in every chart."""
+    return np.empty(0, np.int64)
 
 
-class WSJ(Proposer):
-    """WSJ: whoever is in the current window is a candidate (ACQUA's window-service join)."""
-
-    def propose(self, objects: Candidates) -> IntArray:
-        """Return all rows."""
-        return np.arange(len(objects))
+def wsj(objects: Candidates) -> IntArray:
+    """WSJ: all objects of the current window are candidates (ACQUA's window-service join)."""
+    return np.arange(len(objects))
 
 
-class AT(Proposer):
-    """AT: whoever is in the Super-MTK+N list is a candidate: what a coming answer would hold if nothing changed."""
-
-    whole_window = False
-
-    def propose(self, objects: Candidates) -> IntArray:
-        """Return the rows that have a place, in its order."""
-        rows = np.flatnonzero(objects.place >= 0)
-        return rows[np.argsort(objects.place[rows], kind="stable")]
+def at(objects: Candidates) -> IntArray:
+    """AT: the objects of the Super-MTK+N list are candidates: what coming answers would hold if nothing changed."""
+    rows = np.flatnonzero(objects.place >= 0)
+    return rows[np.argsort(objects.place[rows], kind="stable")]
 
 
-class Near(Proposer):
-    """.F: whoever is in the current window and has a value near the threshold of the filter is a candidate.
+def near(objects: Candidates) -> IntArray:
+    """.F: the objects of the current window whose values are near the threshold of the filter are candidates.
 
-    Notes
-    -----
-    Zahmatkesh et al., the FILTER policy, algorithm 2. `Candidates.distance` is the paper's FDT, 1,000 by default as
-    there.
+    The FILTER paper, algorithm 2. `Candidates.distance` is the paper's FDT, 1,000 by default as there.
     """
-
-    def propose(self, objects: Candidates) -> IntArray:
-        """Return the rows nearer than the filtering distance threshold."""
-        return np.flatnonzero(objects.off_threshold() < objects.distance)
-
-
-class Ranker(ABC):
-    """Says who comes first."""
-
-    @abstractmethod
-    def rank(self, candidates: Candidates, budget: int, random: Random) -> IntArray:
-        """Return rows of the candidates, the first to be refreshed first; rows may be left out."""
-
-    def gain(self, candidates: Candidates) -> FloatArray | None:  # noqa: ARG002 - most rankers do not know
-        """Return what a refresh of each is expected to gain; None where the ranker does not say."""
-        return None
+    return np.flatnonzero(objects.off_threshold() < objects.distance)
 
 
 @dataclass(frozen=True)
 class Policy:
     """A proposer and a ranker, under the name that the papers give them.
 
-    `only_candidates` says that nobody else is ever refreshed, whatever is left of the budget.
+    `gain` returns what a refresh of each candidate is expected to gain, so that refreshes can be carried over; most
+    policies have none. `needs_filter` says that the policy is for queries with a filter, and `only_candidates` that
+    no other object is ever refreshed, whatever is left of the budget.
     """
 
     name: str
-    proposer: Proposer
-    ranker: Ranker
-    needs_filter: bool = field(default=False)
-    only_candidates: bool = field(default=False)
+    propose: Proposer
+    rank: Ranker
+    gain: Callable[[Candidates], FloatArray] | None = None
+    needs_filter: bool = False
+    only_candidates: bool = False
 
     @property
     def whole_window(self) -> bool:
-        """Whether the whole window must be kept for it."""
-        return self.proposer.whole_window
-
-    @property
-    def gains(self) -> bool:
-        """Whether it says what a refresh gains, so that refreshes can be carried over."""
-        return self.ranker.gain(_NOBODY) is not None
+        """Whether objects matter that are in the window, but not in the Super-MTK+N list."""
+        return self.propose is not at
 
     def elect(self, objects: Candidates, budget: int | None, random: Random) -> IntArray:
-        """Return the rows to refresh: never more than the budget, each once, the most urgent first.
-
-        Parameters
-        ----------
-        objects
-            Everything that could be refreshed.
-        budget
-            How many may be; None for as many as the policy likes.
-        random
-            Where chance comes from.
-        """
-        rows = self.proposer.propose(objects)
+        """Return the rows to refresh: never more than the budget (None: no bound), each once, the most urgent first."""
+        rows = self.propose(objects)
         candidates = objects[rows]
         limit = len(candidates) if budget is None else max(min(budget, len(candidates)), 0)
-        ranked = self.ranker.rank(candidates, limit, random)[:limit]
-        return rows[ranked]
-
-
-_NOTHING: Any = np.empty(0)
-_NOBODY = Candidates(0, 1, 1, 1, *[_NOTHING] * 8)
+        return rows[self.rank(candidates, limit, random)[:limit]]

@@ -1,4 +1,4 @@
-"""GAIN: whoever's refresh is expected to improve the answers most comes first.
+"""GAIN: the refreshes that are expected to improve the answers most come first.
 
 An object gains by a refresh if its value has changed (likelier the older it is, by the change rate learnt from earlier
 refreshes), and if the new value (as earlier changes suggest: `Candidates.possible_scores`) puts it elsewhere in the
@@ -14,56 +14,52 @@ side of the threshold counts.
 Notes
 -----
 Not from a paper. With ``P(changed) = 1 - exp(-age / interval)``, and values that are kept from answer to answer with
-``q = exp(-slide / interval)``, the gain of a refresh is ``P(changed) * (order * O + members / k * S) * (1 + q + q² +
+``q = exp(-slide / interval)``, the gain of a refresh is ``P(changed) * (O + members / k * S) * (1 + q + q² +
 ...)``, a term for each answer that holds the object. With `r` better ones expected, a rank is worth ``w = 2^-r``;
-``O = E|w(new) - w(known)|``; ``S`` is how much likelier it is, by E over new values, that whoever is shown after the
-refresh belongs to the best k than whoever was shown before. All ranks are expected ones: everybody else's score is as
-uncertain as its own age and rate say. Each refresh is judged as if it were the only one. Cost: sorting 17 numbers per
-object.
+``O = E|w(new) - w(known)|``; ``S`` is how much likelier it is, by E over new values, that the object shown
+after the refresh belongs to the best k than the one shown before. All ranks are expected ones: the score of every other
+object is as uncertain as its own age and rate say. Each refresh is judged as if it were the only one. Cost: sorting 17
+numbers per object.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from skyband.order import FloatArray, IntArray
-from skyband.remote.policies.base import Candidates, Random, Ranker
+from skyband.remote.policies.base import Candidates, Policy, Random, wsj
 
 _STEEP = 1.702  # the logistic curve that is nearest to the normal distribution
 _BLUR = 0.05  # of a border, in ranks squared, where every score is known
 
 
-class Gain(Ranker):
-    """Ranks by the expected gain.
+def gaining(name: str, members: float) -> Policy:
+    """Return a policy that refreshes first what is expected to gain most.
 
-    Parameters
-    ----------
-    order
-        What the first rank is worth.
-    members
-        What the whole set is worth: more of it serves precision, less serves nDCG.
+    The first rank is worth 1, the whole set is worth `members`: more of it serves precision, less serves nDCG.
     """
+    return Policy(name, wsj, partial(_largest_first, members), partial(expected_gain, members))
 
-    def __init__(self, order: float = 1.0, members: float = 5.0) -> None:
-        self.order, self.members = order, members
 
-    def rank(self, candidates: Candidates, budget: int, random: Random) -> IntArray:  # noqa: ARG002
-        """Return the rows, the largest gain first."""
-        return np.argsort(-self.gain(candidates), kind="stable")
+def _largest_first(members: float, candidates: Candidates, budget: int, random: Random) -> IntArray:  # noqa: ARG001
+    return np.argsort(-expected_gain(members, candidates), kind="stable")
 
-    def gain(self, candidates: Candidates) -> FloatArray:
-        """Return what a refresh of each would improve, over all coming answers that it serves."""
-        if not len(candidates):
-            return np.empty(0)
-        stale = 1.0 - _lasting(candidates, np.maximum(candidates.now - candidates.refreshed.astype(np.float64), 0.0))
-        if candidates.threshold is None:
-            ranking = _Ranking(candidates, stale)
-            once = self.order * ranking.order() + self.members / candidates.k * ranking.members()
-        else:
-            above = candidates.possible_scores > candidates.threshold
-            once = np.where(candidates.value > candidates.threshold, ~above.T, above.T).mean(axis=0)
-        gain: FloatArray = stale * once * _served(candidates)
-        return gain
+
+def expected_gain(members: float, candidates: Candidates) -> FloatArray:
+    """Return what a refresh of each would improve, over all coming answers that it serves."""
+    if not len(candidates):
+        return np.empty(0)
+    stale = 1.0 - _lasting(candidates, np.maximum(candidates.now - candidates.refreshed.astype(np.float64), 0.0))
+    if candidates.threshold is None:
+        ranking = _Ranking(candidates, stale)
+        once = ranking.order() + members / candidates.k * ranking.members()
+    else:
+        above = candidates.possible_scores > candidates.threshold
+        once = np.where(candidates.value > candidates.threshold, ~above.T, above.T).mean(axis=0)
+    gain: FloatArray = stale * once * _served(candidates)
+    return gain
 
 
 def _lasting(candidates: Candidates, time: FloatArray | float) -> FloatArray:

@@ -2,9 +2,9 @@
 
 Paper → code (AcquaTop and FILTER):
 
-- AcquaTop, sections 5.2.1 to 5.2.3 → `TSM`, `BSM`, `ASM`
-- AcquaTop, sections 3.2 and 5.2.4 → `LRU`, `WBM`, `wbm_score`
-- FILTER, algorithm 1, lines 1-5 → `FilterUpdate`
+- AcquaTop, sections 5.2.1 to 5.2.3 → `tsm`, `bsm`, `asm`
+- AcquaTop, sections 3.2 and 5.2.4 → `lru`, `wbm`, `wbm_score`
+- FILTER, algorithm 1, lines 1-5 → `filter_update`
 """
 
 from __future__ import annotations
@@ -12,43 +12,35 @@ from __future__ import annotations
 import numpy as np
 
 from skyband.order import NEVER, IntArray
-from skyband.remote.policies.base import Candidates, Random, Ranker
+from skyband.remote.policies.base import Candidates, Random
 
 
-class RND(Ranker):
+def rnd(candidates: Candidates, budget: int, random: Random) -> IntArray:  # noqa: ARG001
     """RND: any candidate, by chance, none twice (the authors' program could draw an id twice, and so waste budget)."""
-
-    def rank(self, candidates: Candidates, budget: int, random: Random) -> IntArray:  # noqa: ARG002
-        """Return the rows in random order."""
-        return random.permutation(len(candidates))
+    return random.permutation(len(candidates))
 
 
-class LRU(Ranker):
-    """LRU: whoever was refreshed least recently comes first; before all, whoever never was. Ties keep their order."""
-
-    def rank(self, candidates: Candidates, budget: int, random: Random) -> IntArray:  # noqa: ARG002
-        """Return the rows, the oldest refresh first."""
-        return np.argsort(candidates.refreshed, kind="stable")
+def lru(candidates: Candidates, budget: int, random: Random) -> IntArray:  # noqa: ARG001
+    """LRU: the least recently refreshed first; before all, those that never were. Ties keep their order."""
+    return np.argsort(candidates.refreshed, kind="stable")
 
 
-class WBM(Ranker):
-    """WBM: whoever is probably stale, and whose refresh will serve the most coming answers, comes first.
+def wbm(candidates: Candidates, budget: int, random: Random) -> IntArray:  # noqa: ARG001
+    """WBM: first those that are probably stale, and whose refresh will serve the most coming answers.
 
     Notes
     -----
-    ACQUA (Dehghanzadeh et al.) as told in AcquaTop, section 3.2, and in the FILTER paper, section 2. The formulas are
-    as printed: ``L = ceil((time + size - now) / slide)`` coming answers hold the object, its value will last for ``V =
-    ceil((best before + I(now) - now) / slide)`` of them, and the score is the smaller of the two. ``I(now)`` leads to
-    the *next* expiration, so it is as many mean times between changes as have passed since the best-before time, and
-    one: a single one would make V fall the longer an id has been stale, and the ids that change most would never be
-    refreshed again. The papers rank only what has expired; budget that is left then goes to the others, by best-before.
+    ACQUA (Dehghanzadeh et al.) as described in AcquaTop, section 3.2, and in the FILTER paper, section 2. The formulas
+    are as printed: ``L = ceil((time + size - now) / slide)`` coming answers hold the object, its value will last for
+    ``V = ceil((best before + I(now) - now) / slide)`` of them, and the score is the smaller of the two. ``I(now)``
+    leads to the *next* expiration, so it is as many mean times between changes as have passed since the best-before
+    time, and one: a single one would make V fall the longer an id has been stale, and the ids that change most would
+    never be refreshed again. The papers rank only what has expired; budget that is left then goes to the others, by
+    best-before.
     """
-
-    def rank(self, candidates: Candidates, budget: int, random: Random) -> IntArray:  # noqa: ARG002
-        """Return the rows, the most useful refresh first."""
-        expired = candidates.best_before <= candidates.now
-        served = np.where(expired, wbm_score(candidates), 0)
-        return np.lexsort((candidates.best_before, np.negative(served), ~expired))
+    expired = candidates.best_before <= candidates.now
+    served = np.where(expired, wbm_score(candidates), 0)
+    return np.lexsort((candidates.best_before, np.negative(served), ~expired))
 
 
 def wbm_score(candidates: Candidates) -> IntArray:
@@ -69,45 +61,36 @@ def _ceil(length: IntArray, slide: int) -> IntArray:
     return -(-length // slide)
 
 
-class FilterUpdate(Ranker):
-    """Filter Update: whoever's value is nearest to the threshold of the filter comes first; unknown ones before all.
+def filter_update(candidates: Candidates, budget: int, random: Random) -> IntArray:  # noqa: ARG001
+    """Filter Update: the values nearest to the threshold of the filter first; before all, unknown ones.
 
     A value that changes smoothly crosses the threshold soon if it is near. The FILTER paper, algorithm 1.
     """
-
-    def rank(self, candidates: Candidates, budget: int, random: Random) -> IntArray:  # noqa: ARG002
-        """Return the rows, the nearest first."""
-        return np.argsort(candidates.off_threshold(), kind="stable")
+    return np.argsort(candidates.off_threshold(), kind="stable")
 
 
-class TSM(Ranker):
-    """TSM, top selection maintenance: the first of the list come first.
+def tsm(candidates: Candidates, budget: int, random: Random) -> IntArray:  # noqa: ARG001
+    """TSM, top selection maintenance: the list from its top, for answers whose order matters.
 
-    For answers whose order matters: the highest ranks are right. AcquaTop, section 5.2.1.
+    AcquaTop, section 5.2.1.
     """
-
-    def rank(self, candidates: Candidates, budget: int, random: Random) -> IntArray:  # noqa: ARG002
-        """Return the rows as they come."""
-        return np.arange(len(candidates))
+    return np.arange(len(candidates))
 
 
-class ASM(TSM):
-    """ASM, all selection maintenance: the whole list. The best case in every chart.
+asm = tsm
+"""ASM, all selection maintenance: the whole list. The best case in every chart.
 
-    Give it no budget: then all of the list is refreshed, which no live system can promise. A budget binds it like every
-    other policy, and makes it TSM. AcquaTop, section 5.2.3.
-    """
+Give it no budget: then all of the list is refreshed, which no live system can promise. A budget binds it like every
+other policy, and makes it TSM. AcquaTop, section 5.2.3.
+"""
 
 
-class BSM(Ranker):
-    """BSM, border selection maintenance: those around the border between the K-list and the N-list come first.
+def bsm(candidates: Candidates, budget: int, random: Random) -> IntArray:  # noqa: ARG001
+    """BSM, border selection maintenance: the list around the border between the K-list and the N-list.
 
-    For answers of which the set matters: whoever may enter or leave it is looked at. AcquaTop, section 5.2.2. They are
-    `budget` neighbours of the list, from place ``k + 1 - budget // 2`` on, counted from 1. They are moved up where the
+    For answers whose set matters: the objects that may enter or leave it are refreshed. AcquaTop, section 5.2.2. They
+    are `budget` neighbours in the list, from place ``k + 1 - budget // 2`` on, counted from 1. They move up where the
     list ends before them, and begin with its first where they would begin before it.
     """
-
-    def rank(self, candidates: Candidates, budget: int, random: Random) -> IntArray:  # noqa: ARG002
-        """Return the rows around the border."""
-        first = min(candidates.k - budget // 2, len(candidates) - budget)  # from 0
-        return np.arange(len(candidates))[max(first, 0) :][:budget]
+    first = min(candidates.k - budget // 2, len(candidates) - budget)  # from 0
+    return np.arange(len(candidates))[max(first, 0) :][:budget]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from skyband.remote.services.base import Service, ServiceError, ServiceTimeout
-from skyband.remote.services.function import Function
+from skyband.remote.services.base import Function, Limits, Service, ServiceError, ServiceTimeout
 from skyband.remote.services.gateway import Fetched, Gateway, Traffic
 from skyband.remote.services.http import HttpJson
-from skyband.remote.services.limits import Limits
 from skyband.remote.services.sparql import Sparql
 from skyband.remote.services.sql import Sql
 

@@ -1,4 +1,4 @@
-"""What every service does: tell the values of some ids.
+"""What every service does: return the values of some ids.
 
 `fetch(ids)` returns a mapping: an id with its value, or with None where there is no such id. An id that is left out
 was not answered; that is a failure of this id, never a value. How often, how fast and how patiently services are asked
@@ -7,14 +7,17 @@ is decided in one place, the gateway: a service makes one request and reports wh
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from skyband.errors import SkybandError
+from skyband.errors import InputError, SkybandError
 
 Id = int | str
+State = tuple[dict[str, Any], dict[str, pa.Table]]
+"""What a snapshot holds: plain values, and tables by name."""
 
 
 @runtime_checkable
@@ -52,6 +55,97 @@ class ServiceTimeout(ServiceError, TimeoutError):  # noqa: N818 - says it all
     """A request that took too long."""
 
 
+class Function:
+    """Any function from ids to values.
+
+    Nobody can interrupt a function: where it takes too long, the answer goes out without it, and its thread lasts
+    until it returns. Its value is then used for the next answer.
+
+    Parameters
+    ----------
+    function
+        Takes a list of ids and returns a mapping: the value of each, None for those that do not exist.
+
+    Examples
+    --------
+    >>> followers = {"ann": 120.0, "bob": 80.0}
+    >>> Function(lambda ids: {name: followers.get(name) for name in ids}).fetch(["ann", "eve"])
+    {'ann': 120.0, 'eve': None}
+    """
+
+    def __init__(self, function: Callable[[Sequence[Id]], Mapping[Any, Any]]) -> None:
+        self.function = function
+
+    def fetch(self, ids: Sequence[Id]) -> Mapping[Any, Any]:
+        """Call the function."""
+        return self.function(list(ids))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How a service may be asked. Times are in seconds.
+
+    Parameters
+    ----------
+    batch
+        Ids per request.
+    parallel
+        Requests at the same time; one that never ends keeps its place.
+    per_second
+        Requests per second, evenly spaced; None for no bound.
+    per_evaluation
+        Requests per evaluation, with those that are repeated; None for no bound.
+    timeout
+        For one request.
+    deadline
+        For all requests of one evaluation together: then the answer goes out with what is there.
+    retries
+        How often a request is repeated after a failure that may pass.
+    backoff, longest_backoff
+        How long to wait before that: the first time, and at most; the time doubles, and is shortened by chance.
+    trip_after
+        After so many failures in a row, the circuit opens: the service gets no requests.
+    cooldown
+        For how long. Then one request tries it again.
+    remember_missing
+        How long it is remembered that an id does not exist.
+    most_remembered
+        How many such ids at most.
+
+    Examples
+    --------
+    >>> Limits(batch=100, per_second=5, deadline=2).timeout
+    10.0
+    >>> Limits(batch=0)
+    Traceback (most recent call last):
+    skyband.errors.InputError: the limit batch is 0; it must be at least 1
+    """
+
+    batch: int = 100
+    parallel: int = 4
+    per_second: float | None = None
+    per_evaluation: int | None = None
+    timeout: float = 10.0
+    deadline: float = 10.0
+    retries: int = 2
+    backoff: float = 0.1
+    longest_backoff: float = 5.0
+    trip_after: int = 5
+    cooldown: float = 30.0
+    remember_missing: float = 60.0
+    most_remembered: int = 100_000
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            least = 1 if name in ("batch", "parallel", "trip_after") else 0
+            if value is not None and not value >= least:
+                msg = f"the limit {name} is {value}; it must be at least {least}"
+                raise InputError(msg)
+        if self.per_second == 0:
+            msg = "the limit per_second is 0, so nothing could ever be asked; give more than 0, or None for no bound"
+            raise InputError(msg)
+
+
 def id_columns(ids: Iterable[Id]) -> dict[str, pa.Array]:
     """Return ids as columns of a table: a service may be asked for numbers by one query, and for text by another.
 
@@ -73,11 +167,12 @@ def ids_in(table: pa.Table) -> list[Id]:
     return [number if text is None else text for number, text in zip(numbers, texts, strict=True)]
 
 
-def matched(ids: Sequence[Id], pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+def matched(ids: Sequence[Id], pairs: Iterable[tuple[Any, Any]], *, complete: bool = False) -> dict[Any, Any]:
     """Return pairs of id and value as a mapping with the ids that were asked for.
 
     Ids are compared as text, since JSON and databases may give a number as text or the other way round. An id
-    that comes twice with different values is left out: nobody can say which one is right.
+    that comes twice with different values is left out: its value is ambiguous. Where pairs are `complete`,
+    ids without one do not exist.
 
     Examples
     --------
@@ -86,10 +181,12 @@ def matched(ids: Sequence[Id], pairs: Iterable[tuple[Any, Any]]) -> dict[Any, An
     """
     asked = {str(name): name for name in ids}
     found: dict[Any, Any] = {}
-    torn = set()
+    seen, ambiguous = set(), set()
     for given, value in pairs:
         name = asked.get(str(given), given if isinstance(given, Hashable) else str(given))
         if name in found and found[name] != value:
-            torn.add(name)
+            ambiguous.add(name)
         found[name] = value
-    return {name: value for name, value in found.items() if name not in torn}
+        seen.add(str(given))
+    missing = {name: None for name in ids if complete and str(name) not in seen}
+    return {name: value for name, value in found.items() if name not in ambiguous} | missing

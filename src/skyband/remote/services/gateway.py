@@ -1,4 +1,4 @@
-"""The gateway: the one place that decides how a service is asked, and what of its answers is believed.
+"""The gateway: the one place that decides how a service is asked, and which of its replies count.
 
 Requests run in threads, so that a service that hangs cannot hold up an answer: at the deadline the answer goes out
 with what is there, and what comes later is used the next time. There are never more threads than parallel requests.
@@ -29,11 +29,8 @@ from typing import Any
 import pyarrow as pa
 
 from skyband.errors import InputError
-from skyband.remote.services.base import Id, Service, ServiceError, id_columns, ids_in
-from skyband.remote.services.function import Function
-from skyband.remote.services.limits import Limits
+from skyband.remote.services.base import Function, Id, Limits, Service, ServiceError, State, id_columns, ids_in
 
-State = tuple[dict[str, Any], dict[str, pa.Table]]
 _GRACE = 1.1  # a service that keeps to its timeout itself ends before it is given up
 
 
@@ -85,7 +82,7 @@ class Fetched:
     values: dict[Id, float]
     failed: tuple[Id, ...]
     traffic: Traffic
-    late: dict[Id, tuple[float, int]] = field(default_factory=dict)
+    late: dict[Id, tuple[float, int]]
 
 
 @dataclass(eq=False)
@@ -141,7 +138,7 @@ class Gateway:
         self.traffic = Traffic()
         self._takes_timeout = "timeout" in inspect.signature(self.service.fetch).parameters
         self._clock, self._sleep, self._wall = clock, sleep, wall
-        self._pace = RateLimiter(self.limits.per_second)
+        self._limiter = RateLimiter(self.limits.per_second)
         self._breaker = CircuitBreaker(self.limits.trip_after, self.limits.cooldown)
         self._missing = MissingIds(self.limits.remember_missing, self.limits.most_remembered)
         self._late: dict[Id, tuple[float, int]] = {}
@@ -150,14 +147,9 @@ class Gateway:
         self._threads = 0
 
     def fetch(self, ids: Sequence[Id], at: int = 0) -> Fetched:
-        """Return what can be learnt of ids before the deadline; never raises for what a service does.
+        """Return the values of ids that come before the deadline; never raises for what a service does.
 
-        Parameters
-        ----------
-        ids
-            Of which one wants values.
-        at
-            The time of the evaluation; comes back with values that are late.
+        `at` is the time of the evaluation; it comes back with values that are late.
         """
         start = self._clock()
         asking = _Round(start + self.limits.deadline, at, Traffic())
@@ -172,18 +164,12 @@ class Gateway:
             return self._report(wanted, values, asking.traffic)
 
     def known_missing(self, ids: Iterable[Id]) -> set[Id]:
-        """Return the ids that are remembered not to exist: asking for them would be of no use yet."""
+        """Return the ids that are remembered not to exist; they need not be asked for yet."""
         with self._changed:
             return set(self._missing.known(ids, self._clock()))
 
-    def close(self) -> None:
-        """Let go of the service's connections, if it has any to let go of."""
-        close = getattr(self.service, "close", None)
-        if close is not None:
-            close()
-
     def _tickets(self, ids: list[Id], asking: _Round, now: float) -> list[_Ticket]:
-        """Put batches into the queue, and see to it that somebody works on them."""
+        """Put batches into the queue, and start threads for them."""
         if not ids or not self._breaker.closed(now):
             return []
         size = min(self.limits.batch, getattr(self.service, "largest_batch", None) or self.limits.batch)
@@ -231,7 +217,7 @@ class Gateway:
         """
         with self._changed:
             now = self._clock()
-            pace, breaker, missing = self._pace.left(now), self._breaker.left(now), self._missing.left(now)
+            pace, breaker, missing = self._limiter.left(now), self._breaker.left(now), self._missing.left(now)
             at = self._wall() if pace or breaker[1] or missing else 0.0  # where nothing waits, states do not differ
         return {"at": at, "pace": pace, "breaker": breaker}, {
             "missing": pa.table({**id_columns(missing), "left": pa.array(missing.values(), pa.float64())})
@@ -254,7 +240,7 @@ class Gateway:
             now = self._clock()
             meta, tables = state or ({"at": 0.0, "pace": 0.0, "breaker": (0, 0.0)}, {})
             passed = max(self._wall() - meta["at"], 0.0)  # 0: the clock was set back
-            self._pace.resume(meta["pace"] - passed, now)
+            self._limiter.resume(meta["pace"] - passed, now)
             failures, left = meta["breaker"]
             self._breaker.resume(failures, max(left - passed, 0.0), now)
             if "missing" in tables:
@@ -296,7 +282,7 @@ class Gateway:
         return {}
 
     def _may_start(self, ticket: _Ticket, again: bool) -> bool:
-        """Wait for a place in time; tell whether there is one before the deadline, within all limits."""
+        """Wait until the request may start; return whether it may before the deadline, within all limits."""
         asking, limits = ticket.round, self.limits
         with self._changed:
             now = self._clock()
@@ -304,7 +290,7 @@ class Gateway:
                 return False
             if not self._breaker.lets_through(now):
                 return False
-            start = self._pace.reserve(now, asking.deadline)
+            start = self._limiter.reserve(now, asking.deadline)
             if start is None:
                 self._breaker.inconclusive()
                 return False
@@ -329,7 +315,7 @@ class Gateway:
         return self.service.fetch(ticket.ids, timeout=max(left, 0.001))  # type: ignore[call-arg]
 
     def _read(self, ticket: _Ticket, reply: Any) -> dict[Id, float]:
-        """Believe of a reply what was asked for and is a number."""
+        """Return the values of a reply that were asked for and are numbers."""
         if not isinstance(reply, Mapping):
             msg = f"the service returned a {type(reply).__name__}; a mapping from ids to values is expected"
             raise ServiceError(msg, retry=False)
@@ -352,14 +338,14 @@ class Gateway:
         return values
 
     def _failed(self, ticket: _Ticket, error: BaseException, attempt: int) -> float | None:
-        """Note a failure; return how long to wait before the next attempt, None where it is of no use."""
+        """Note a failure; return how long to wait before the next attempt, None if there is none."""
         retry, after = getattr(error, "retry", True), getattr(error, "after", None)
         wait = min(self.limits.backoff * 2.0**attempt, self.limits.longest_backoff) * random.uniform(0.5, 1.0)
         with self._changed:
             now = self._clock()
             ticket.ends_by = math.inf
             if after is not None:  # also where it says so late
-                self._pace.wait_until(now + after)
+                self._limiter.wait_until(now + after)
             if ticket.given_up:  # counted when it was
                 return None
             ticket.round.traffic.timeouts += isinstance(error, TimeoutError)
@@ -398,7 +384,7 @@ class RateLimiter:
         return max(self._next - now, 0.0)
 
     def resume(self, left: float, now: float) -> None:
-        """Go on after a restart: as if a request had been made just before it, since nobody knows whether one was."""
+        """Go on after a restart, as if a request had been made just before it: one may have been."""
         self.wait_until(now + max(left, self._apart))
 
 
@@ -452,15 +438,7 @@ class CircuitBreaker:
 
 
 class MissingIds:
-    """Ids that do not exist, remembered for a while.
-
-    Parameters
-    ----------
-    lasting
-        For how long.
-    most
-        How many at most; those that were found missing first are forgotten first.
-    """
+    """Ids that do not exist, remembered for a while; of more than `most`, those found missing first are forgotten."""
 
     def __init__(self, lasting: float, most: int) -> None:
         self._lasting, self._most = lasting, most
@@ -468,33 +446,24 @@ class MissingIds:
 
     def known(self, ids: Iterable[Id], now: float) -> list[Id]:
         """Return those of some ids that are remembered not to exist."""
-        found = []
-        for name in ids:
-            until = self._until.get(name)
-            if until is not None and now < until:
-                found.append(name)
-            elif until is not None:
-                del self._until[name]
-        return found
+        return [name for name in ids if self._until.get(name, -math.inf) > now]
 
     def remember(self, ids: Iterable[Id], now: float) -> None:
         """Note ids that do not exist."""
-        self._put(dict.fromkeys(ids, self._lasting), now)
-
-    def _put(self, left: Mapping[Id, float], now: float) -> None:
-        for name, seconds in left.items():
-            self._until[name] = now + seconds
-            self._until.move_to_end(name)
-        while len(self._until) > self._most:
-            self._until.popitem(last=False)
+        self.resume(dict.fromkeys(ids, self._lasting), now)
 
     def left(self, now: float) -> dict[Id, float]:
         """Return for how long each is still remembered."""
         return {name: until - now for name, until in self._until.items() if until > now}
 
     def resume(self, left: Mapping[Id, float], now: float) -> None:
-        """Go on after a restart."""
-        self._put({name: min(seconds, self._lasting) for name, seconds in left.items() if seconds > 0}, now)
+        """Go on after a restart, with ids that are remembered for some more seconds."""
+        for name, seconds in left.items():
+            if seconds > 0:
+                self._until[name] = now + min(seconds, self._lasting)
+                self._until.move_to_end(name)
+        while len(self._until) > self._most:
+            self._until.popitem(last=False)
 
 
 def _number(value: Any) -> float | None:

@@ -24,7 +24,7 @@ class HttpJson:
     ----------
     url
         With ``{ids}`` where ids go, such as ``"http://localhost/users?ids={ids}"``, or with ``{id}`` for a service
-        that tells one id at a time. Ids are percent-encoded.
+        that answers for one id at a time. Ids are percent-encoded.
     value
         Where the value is, by names with dots between them. In an object that is keyed by id, ``{id}`` stands for the
         id: ``"data.{id}.followers"``. In a list of records, ``[]`` stands for any of them: ``"users[].followers"``. For
@@ -71,12 +71,9 @@ class HttpJson:
         """Make one request for ids."""
         listed = self._separator.join(quote(str(name), safe="") for name in ids)
         url = self._url.replace("{id}" if self._single else "{ids}", listed)
-        status, reply = self._web.ask("GET", url, timeout=timeout)
+        status, reply = self._web.ask("GET", url, timeout=timeout, may_be_missing=self._single)
         if status == 404:
-            if self._single:
-                return dict.fromkeys(ids)
-            msg = "the service answered with status 404"
-            raise ServiceError(msg, retry=False)
+            return dict.fromkeys(ids)
         found = matched(ids, self._pairs(ids, reply))
         missing: dict[Any, Any] = dict.fromkeys(ids) if self._absent == "missing" else {}
         return missing | found

@@ -112,13 +112,8 @@ class Sparql:
             "POST", self._endpoint, timeout=timeout, data={"query": self.query(asked)},
             headers={"Accept": "application/sparql-results+json"},
         )  # fmt: skip
-        if status == 404:
-            msg = "the endpoint answered with status 404"
-            raise ServiceError(msg, retry=False)
         rows = [(named.get(name, name), value) for name, value in self._rows(reply)]
-        seen = {str(name) for name, _ in rows}
-        whole = status != 206  # part of the solutions: what is not there says nothing
-        return matched(asked, rows) | {name: None for name in asked if whole and str(name) not in seen}
+        return matched(asked, rows, complete=status != 206)  # 206: part of the solutions
 
     def _plain(self, name: Id) -> str:
         """Return an id as the text that a result shows."""

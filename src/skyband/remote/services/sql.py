@@ -70,7 +70,7 @@ class Sql:
         return Sql, self._given
 
     def close(self) -> None:
-        """Close the connections, unless the engine is somebody else's."""
+        """Close the connections, unless the engine was given."""
         if self._own:
             self._engine.dispose()
 
@@ -90,8 +90,7 @@ class Sql:
         if rows and len(rows[0]) != 2:
             msg = f"the statement gave {len(rows[0])} columns; select two: the id and its value"
             raise ServiceError(msg, retry=False)
-        seen, found = {str(name) for name, _ in rows}, matched(ids, rows)
-        return found | {name: None for name in ids if str(name) not in seen}
+        return matched(ids, rows, complete=True)
 
 
 @contextmanager

@@ -42,18 +42,20 @@ class Web:
         return Web, (self._headers, None if self._own else self._client)
 
     def close(self) -> None:
-        """Close the connections, unless the client is somebody else's."""
+        """Close the connections, unless the client was given."""
         if self._own:
             self._client.close()
 
-    def ask(self, method: str, url: str, *, timeout: float, **request: Any) -> tuple[int, Any]:
-        """Make one request; return the status, 2xx or 404, and the JSON that came (None for a 404)."""
+    def ask(
+        self, method: str, url: str, *, timeout: float, may_be_missing: bool = False, **request: Any
+    ) -> tuple[int, Any]:
+        """Make one request; return the status and the JSON that came, or 404 and None where that is no failure."""
         httpx2 = _httpx2()
         until = time.monotonic() + timeout
         headers = self._headers | request.pop("headers", {})
         try:
             with self._client.stream(method, url, headers=headers, timeout=max(timeout, 0.001), **request) as response:
-                if response.status_code == 404:
+                if response.status_code == 404 and may_be_missing:
                     return 404, None
                 _check_status(response)
                 return response.status_code, _json(_body(response, until))
@@ -77,7 +79,7 @@ def _check_status(response: Response) -> None:
 
 
 def _retry_after(text: str | None) -> float | None:
-    """Return the seconds that a server wants to be left alone, within reason; None where it does not say."""
+    """Return the seconds that a server asks to wait, within reason; None where it does not say."""
     if text is None:
         return None
     try:

@@ -1,19 +1,24 @@
-"""What all reducers have in common: executors reduce a batch, the driver merges what is left of it."""
+"""What all reducers have in common: executors reduce a batch, the driver merges what is left of it.
+
+A reducer takes batches into a monitor, or into subscriptions: all that any window still to be answered needs of them.
+"""
 
 from __future__ import annotations
 
 import time as clock
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-T = TypeVar("T", contravariant=True)
+from skyband.events.batch import EventBatch, StreamColumns
+from skyband.order import BoolArray
+from skyband.spark.columns import in_utc
+from skyband.windows import NEVER
 
 
 @dataclass
@@ -61,8 +66,29 @@ class BatchProgress:
         return {name: round(1_000 * seconds) for name, seconds in found.items()}
 
 
-class Reducer(Protocol[T]):
-    """Takes batches into a monitor, or into subscriptions: all that any window still to be answered needs of them."""
+class Prefilter(ABC):
+    """Finds the rows of a task that may matter, as things were when this was made.
 
-    def reduce(self, df: DataFrame, target: T, progress: BatchProgress) -> BatchProgress:
-        """Let the executors reduce a batch, and merge what is left; as often as that takes."""
+    Rows that lack something, come late, or are later than `not_after` pass to be counted. The latest row passes so
+    that time does.
+    """
+
+    def __init__(self, source: StreamColumns, not_after: int | None) -> None:
+        self.source, self.not_after = source, not_after
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Leave out of a task's rows what cannot matter; for ``mapInArrow``."""
+        for batch in batches:
+            yield batch.filter(pa.array(self.mask(batch.cast(in_utc(batch.schema)))))
+
+    @abstractmethod
+    def mask(self, batch: pa.RecordBatch) -> BoolArray:
+        """Return which rows may matter."""
+
+    def always(self, batch: pa.RecordBatch) -> tuple[EventBatch, BoolArray]:
+        """Return the rows as events, and which of them pass whatever their scores: the incomplete and the latest."""
+        rows = EventBatch(batch, self.source, self.not_after)
+        kept = np.zeros(batch.num_rows, bool) if rows.valid is None else ~rows.valid
+        if len(kept):
+            kept[np.argmax(np.where(kept, NEVER, rows.time))] = True
+        return rows, kept

@@ -1,4 +1,4 @@
-"""Which rows of a batch any ranking may answer with, as the core tells: for more rankings than one filter can hold.
+"""Rows of a batch that any ranking may answer with, found by the core: for more rankings than one filter can hold.
 
 Spark compiles the thresholds of all rankings into one filter, and the code it makes grows with each of them. Beyond
 `MOST_FILTERED` rankings each task runs the core instead: it evaluates every filter and score over whole columns, keeps
@@ -16,11 +16,11 @@ import pyarrow as pa
 from skyband.engine.intake import Ranking
 from skyband.engine.monitor import Monitor
 from skyband.errors import SkybandError
-from skyband.events.batch import EventBatch, StreamColumns
+from skyband.events.batch import StreamColumns
 from skyband.expressions.bind import find_column
 from skyband.order import BoolArray
 from skyband.spark import columns
-from skyband.windows import NEVER
+from skyband.spark.reducers.base import Prefilter
 
 MOST_FILTERED = 20
 """So many rankings at most are compared with thresholds in Spark's own filter."""
@@ -36,18 +36,10 @@ def used(source: StreamColumns, schema: pa.Schema, monitor: Monitor) -> list[str
     return list(dict.fromkeys([source.time, source.id, *select, *named]))
 
 
-class RankingPrefilter:
-    """Tells a task which of its rows may matter to any ranking, as the rankings were when this was made.
+class RankingPrefilter(Prefilter):
+    """Finds the rows of a task that may matter to any ranking of a monitor.
 
-    A row that is left out is never in an answer: K others of its task, pane and partition are better. Rows that lack
-    something, or come late, are let through to be counted, and the latest so that time passes.
-
-    Parameters
-    ----------
-    monitor
-        Whose rankings.
-    not_after
-        Rows with a later time are let through to be counted, and nothing else.
+    A row that is left out is never in an answer: K others of its task, pane and partition are better.
 
     Examples
     --------
@@ -59,28 +51,22 @@ class RankingPrefilter:
     """
 
     def __init__(self, monitor: Monitor, not_after: int | None = None) -> None:
-        self.source, self.not_after = monitor.source, not_after
+        super().__init__(monitor.source, not_after)
         self.rankings = [(plan.ranking, plan.emptied()) for plan in monitor.ranking_plans()]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Leave out of a task's rows what cannot matter; for ``mapInArrow``."""
-        for batch in gathered(batches, ROWS_AT_ONCE):
-            yield batch.filter(pa.array(self.mask(batch.cast(columns.in_utc(batch.schema)))))
+        """Leave out of a task's rows what cannot matter, many rows at once."""
+        return super().__call__(gathered(batches, ROWS_AT_ONCE))
 
     def mask(self, batch: pa.RecordBatch) -> BoolArray:
         """Return which rows of the next piece may matter."""
-        rows = EventBatch(batch, self.source, self.not_after)
-        kept = np.zeros(batch.num_rows, bool) if rows.valid is None else ~rows.valid
-        if len(kept):
-            kept[np.argmax(np.where(kept, NEVER, rows.time))] = True
+        rows, kept = self.always(batch)
         for ranking, part in self.rankings:
-            if part is None:
-                kept |= _passing(ranking, batch)
-                continue
             try:
-                kept[part.candidates(rows)] = True
-            except SkybandError:  # the monitor will meet it too, and say whose fault it is
-                kept |= _passing(ranking, batch)
+                found = None if part is None else part.candidates(rows)
+            except SkybandError:  # the monitor will meet it too, and say which query is to blame
+                found = None
+            kept[_passing(ranking, batch) if found is None else found] = True
         return kept
 
 

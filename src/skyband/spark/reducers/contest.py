@@ -1,4 +1,4 @@
-"""The best K of each pane, chosen by Spark: for scores so equal that no threshold tells their events apart.
+"""The best K of each pane, chosen by Spark: for scores so equal that no threshold separates their events.
 
 Later events win ties. So in an ordered stream each of many equal events dominates the one before, and all reach any
 threshold. Where that would send many rows to the driver, Spark ranks them by the full order, within each pane and
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from skyband.engine.plans import RankingPlan
 from skyband.order import IntArray
-from skyband.spark.columns import ascending, comparable
+from skyband.spark.columns import comparable
 from skyband.spark.reducers.thresholds import MOST_BUCKETS, constant, numbers
 
 if TYPE_CHECKING:
@@ -33,20 +33,11 @@ _FREE, _TIME = "skyband free", "skyband time"
 
 @dataclass(frozen=True)
 class Contest:
-    """How the events of one group compete: within a pane and a partition, by the full order, for K places.
+    """How the events of one group compete: within a pane and a partition, by the full order, for `k` places.
 
-    Parameters
-    ----------
-    where, merit, part
-        The group's filter, merit and partition, as SQL.
-    time, inside, pane
-        The event time, whether it lies in a pane, and in which: as SQL.
-    ties
-        Columns that order events equal in merit, time and id.
-    complete
-        Whether events that are equal by all these have equal answers. If not, all of them come.
-    k, distinct
-        How many places there are, and whether an id takes one only.
+    The texts are SQL; `inside` is whether an event lies in a pane. The columns `ties` order events that are equal in
+    merit, time and id. Where they are not `complete`, events that are equal by all these may differ, so all of them
+    come. With `distinct`, an id takes one place only.
     """
 
     where: str
@@ -70,18 +61,9 @@ class Contest:
         low: int,
         cuts: IntArray,
     ) -> Contest | None:
-        """Return the contest in a group's open panes; None where they cannot be numbered cheaply.
+        """Return the contest in a group's open panes, between `cuts`; None where they cannot be numbered cheaply.
 
-        Parameters
-        ----------
-        plan, sql
-            The group, and its filter, merit and partition as SQL.
-        schema, time
-            The stream's columns, and its event time as SQL.
-        low
-            Events before this time do not compete: they are counted as late.
-        cuts
-            The edges of the panes.
+        `sql` has the group's filter, merit and partition. Events before `low` do not compete: they are counted as late.
         """
         pane = _pane(cuts, time)
         if pane is None:
@@ -118,7 +100,7 @@ class Contest:
         )
         place = [F.col(ROLE), F.expr(f"if(`{ROLE}` = {LATEST} OR {_competes(n)}, -1L, `{ROW}`)"), pane, part]
         rank, own, kinds = f"skyband rank {n}", f"skyband own {n}", {field.name: field.dataType for field in df.schema}
-        order, ties = [merit.desc(), F.col(_TIME).desc()], [ascending(name, kinds[name]) for name in self.ties]
+        order, ties = [merit.desc(), F.col(_TIME).desc()], [comparable(name, kinds[name]) for name in self.ties]
         if self.distinct:
             first = F.row_number() if self.complete else F.rank()
             mine = Window.partitionBy(*place, comparable(id_, kinds[id_])).orderBy(*order, *ties)
@@ -128,7 +110,7 @@ class Contest:
             else:
                 place.append(F.expr(f"`{own}` = 1"))
         number = F.row_number() if self.complete else F.dense_rank() if self.distinct else F.rank()
-        by = Window.partitionBy(*place).orderBy(*order, ascending(id_, kinds[id_]), *ties)
+        by = Window.partitionBy(*place).orderBy(*order, comparable(id_, kinds[id_]), *ties)
         df = df.withColumn(rank, number.over(by))
         if alone:
             return df.where(f"`{rank}` <= {self.k}")
@@ -172,32 +154,16 @@ def _ties(plan: RankingPlan, schema: pa.Schema) -> tuple[tuple[str, ...], bool]:
 
 def best_of_panes(
     df: DataFrame,
-    needed: Sequence[Column],
+    needed: Sequence[str | Column],
     contests: Sequence[Contest],
     free: Sequence[str],
     id_: str,
     latest: tuple[int, int],
 ) -> DataFrame:
-    """Return what must come of a batch's rows: those that are `free`, the best of each contest, and the latest.
+    """Return what must come of the rows that may matter: those that are `free`, the best of each contest, the latest.
 
-    Parameters
-    ----------
-    df
-        The rows that may matter.
-    needed
-        The columns to return; all where there are none.
-    contests
-        How the rows of some groups compete.
-    free
-        Which rows come whatever their rank, as SQL.
-    id_
-        The column of ids.
-    latest
-        From when to when rows may be the latest.
-
-    Returns
-    -------
-    The rows, with the columns `ROW` and `ROLE` for `gather`.
+    They have the columns `needed` (all where there are none), and `ROW` and `ROLE` for `gather`. `free` says, as SQL,
+    which rows come whatever their rank; `latest` from when to when rows may be the latest.
     """
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 

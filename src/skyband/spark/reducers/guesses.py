@@ -34,22 +34,12 @@ def wanted(k: int) -> float:
 
 @dataclass(frozen=True)
 class ScoreDistribution:
-    """How the scores of events were spread, apart from their trend, and how many events there were.
+    """How the scores of events were spread, apart from their trend, and how many events there were."""
 
-    Parameters
-    ----------
-    residual
-        Merits of a sample, less the trend, ascending.
-    slope, origin
-        The trend: merit per microsecond, from a time on.
-    density
-        Events per microsecond.
-    """
-
-    residual: FloatArray
-    slope: float
-    origin: int
-    density: float
+    residual: FloatArray  # merits of a sample, less the trend, ascending
+    slope: float  # the trend, in merit per microsecond
+    origin: int  # the time at which the trend is zero
+    density: float  # events per microsecond
 
     @classmethod
     def fit(cls, time: IntArray, merit: FloatArray, span: int, every: int) -> ScoreDistribution:
@@ -82,7 +72,7 @@ class ScoreDistribution:
         return self.density * (end - start) * (1 - below)
 
     def _spread(self, length: int) -> FloatArray:
-        """Return how merits are spread over a interval of some length, less the trend up to its start, ascending."""
+        """Return how merits are spread over an interval of some length, less the trend up to its start, ascending."""
         if self.slope == 0.0:
             return self.residual
         thinned = self.residual[-1 :: -max(len(self.residual) // 256, 1)]

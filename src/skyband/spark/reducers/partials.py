@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.engine.groups import ReducedBatch
-from skyband.engine.measures import ROWS, Measure
+from skyband.engine.measures import ROWS
 from skyband.engine.monitor import Monitor
 from skyband.engine.partials import CARRIED, FIRST, ID, PANE, REFRESHED, REMOTE, STREAM, TIME
 from skyband.engine.plans import PartialsPlan
@@ -39,21 +39,13 @@ _KIND, _NEWEST, _LATEST, _SETTLED_ID = "kind", "newest", "latest", "settled"
 
 
 class PartialsReducer:
-    """Reads the batches of one stream for its joined queries.
-
-    Parameters
-    ----------
-    source
-        Which columns hold time and id.
-    schema
-        The stream's columns.
-    """
+    """Reads the batches of one stream for its queries that join or aggregate."""
 
     def __init__(self, source: StreamColumns, schema: pa.Schema) -> None:
         self.source, self.schema = source, schema
         self.time = columns.event_time_sql(source, schema)
 
-    def reduce(self, df: DataFrame, target: Monitor, progress: BatchProgress) -> BatchProgress:
+    def reduce(self, df: DataFrame, target: Monitor, progress: BatchProgress) -> None:
         """Take a batch into the queries of a monitor that join or aggregate."""
         reduced: dict[str, ReducedBatch] = {}
         for plan in target.partials_plans():
@@ -61,16 +53,15 @@ class PartialsReducer:
                 frame = self._frame(df, plan, progress.not_after)
             progress.scans += 1
             with progress.phase("scan"):
-                table = frame.toArrow()
+                table = columns.collected(frame)
             progress.candidate_rows += table.num_rows
-            found = self._reduced(table.cast(columns.in_utc(table.schema)), plan)
+            found = self._reduced(table, plan)
             ahead = table.filter(pc.equal(table[_KIND], AHEAD))
             progress.input_rows = int(pc.sum(table[ROWS]).as_py() or 0)
             progress.ahead_at = pc.min(ahead[FIRST]).as_py() if ahead.num_rows else progress.ahead_at
             reduced |= dict.fromkeys(plan.queries, found)
         with progress.phase("push"):
             target.merge(partials=reduced)
-        return progress
 
     # On the executors.
 
@@ -78,7 +69,10 @@ class PartialsReducer:
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
         settled = plan.settled
-        rows = df.select(*(F.expr(text).alias(name) for name, text in self._columns(plan, not_after).items()))
+        rows = df.select(
+            *(F.expr(text).alias(name) for name, text in self._columns(plan, not_after).items()),
+            *(F.col(quoted(name)).alias(CARRIED + name) for name in plan.select),
+        )
         if settled.num_rows:
             known = df.sparkSession.createDataFrame(settled.rename_columns([_SETTLED_ID, REFRESHED]))
             rows = rows.join(F.broadcast(known), F.expr(f"{ID} = {_SETTLED_ID} AND {_KIND} = {TAKEN}"), "left")
@@ -88,7 +82,7 @@ class PartialsReducer:
         keys = {PANE: f"{_KIND} IN ({TAKEN}, {SETTLED})", ID: f"{_KIND} = {TAKEN}"}
         grouped = [F.expr(f"CASE WHEN {mine} THEN {name} END").alias(name) for name, mine in keys.items()]
         return rows.groupBy(F.col(_KIND), *grouped).agg(
-            self._latest(rows, plan), *(F.expr(f"{text} AS {quoted(name)}") for name, text in self._sums(plan))
+            self._latest(rows, plan), *(F.expr(text).alias(name) for name, text in self._sums(plan))
         )
 
     def _columns(self, plan: PartialsPlan, not_after: int | None) -> dict[str, str]:
@@ -111,10 +105,10 @@ class PartialsReducer:
             f"WHEN NOT ({' AND '.join(wanted)}) THEN {REJECTED} WHEN {late} THEN {LATE} ELSE {TAKEN} END"
         )
         found[PANE] = _pane(plan, self.time)
-        for measure in plan.measures.values():
+        for place, measure in enumerate(plan.measures.values()):
             text = measure.values.spark_sql(schema)
-            found[_argument(measure)] = text if measure.whole else f"nullif(double({text}), double('NaN'))"
-        return found | {CARRIED + name: quoted(name) for name in plan.select}
+            found[_argument(place)] = text if measure.whole else f"nullif(double({text}), double('NaN'))"
+        return found
 
     def _sums(self, plan: PartialsPlan) -> list[tuple[str, str]]:
         """Return what is worked out of the rows of a pane and id, as SQL."""
@@ -124,7 +118,8 @@ class PartialsReducer:
             (FIRST, f"min({TIME})"),
             (REFRESHED, f"min({REFRESHED})"),
         ]
-        return [*found, *((name, m.spark(quoted(_argument(m)))) for name, m in plan.measures.items())]
+        measures = enumerate(plan.measures.items())
+        return [*found, *((name, one.spark(quoted(_argument(place)))) for place, (name, one) in measures)]
 
     def _latest(self, rows: DataFrame, plan: PartialsPlan) -> Column:
         """Return the row of a pane and id that counts: the first in the order of `skyband.engine.partials`."""
@@ -183,8 +178,9 @@ def _descending(name: str, text: bool) -> str:
     return f"concat(translate(hex({name}), '0123456789ABCDEF', 'FEDCBA9876543210'), 'G')"  # a prefix comes last
 
 
-def _argument(measure: Measure) -> str:
-    return f"of {measure.function}({measure.argument})"
+def _argument(place: int) -> str:
+    """Name what a measure aggregates: by a number, since Spark substitutes ``${…}`` in SQL, even in names."""
+    return f"argument {place}"
 
 
 def _pane(plan: PartialsPlan, time: str) -> str:

@@ -6,7 +6,7 @@ sample from which the next thresholds are guessed. Where a guess let too few thr
 again: after `RankingReducer.reduce`, the monitor has all that any window still to be answered needs.
 
 What a task may send is limited to a few times what tasks sent before. A task that reaches its limit shows that scores
-are not what they were: what came is thrown away, and Spark chooses the best of each pane (`contest`).
+are not what they were: what came is discarded, and Spark chooses the best of each pane (`contest`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from skyband.spark.reducers.candidates import MOST_FILTERED, RankingPrefilter, u
 from skyband.spark.reducers.contest import ROW, SAMPLE, Contest, best_of_panes, gather
 from skyband.spark.reducers.guesses import EVERY, SMALL, THIN, BatchForecast, ScoreDistribution
 from skyband.spark.reducers.thresholds import Thresholds, constant, thresholded
-from skyband.windows import ALWAYS, NEVER
+from skyband.windows import ALWAYS, NEVER, watermark_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -46,16 +46,8 @@ PLACE = (1 << 33) - 1
 class RankingReducer:
     """Reads the batches of one stream, and learns from each how to read the next.
 
-    Parameters
-    ----------
-    source
-        Which columns hold time and id.
-    schema
-        The stream's columns.
-    delay
-        How far the watermark stays behind the newest event; None where there is no watermark.
-    whole
-        Whether rows come back with all their columns, for side outputs.
+    `delay` is how far the watermark stays behind the newest event, None without a watermark. `whole` rows come back
+    with all their columns, for side outputs.
     """
 
     def __init__(self, source: StreamColumns, schema: pa.Schema, delay: int | None = None, whole: bool = False) -> None:
@@ -67,9 +59,9 @@ class RankingReducer:
         self.scores: dict[str, dict[Any, ScoreDistribution]] = {}
         self.slack: dict[str, float] = {}
         self.most = 0  # rows that a task has sent of late
-        self._known: tuple[list[Any] | None, list[Any]] = (None, [])
+        self._known: tuple[list[Any] | None, list[str | Column]] = (None, [])
 
-    def needed(self, monitor: Monitor) -> list[Column]:
+    def needed(self, monitor: Monitor) -> list[str | Column]:
         """Return the columns that the monitor needs, and perhaps what decides on the sample; none: all of them."""
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
@@ -82,7 +74,7 @@ class RankingReducer:
             # A select costs Spark some milliseconds; it is needed where thresholds are joined, by partition.
             joined = any(ranking.partition_by is not None for ranking, _ in groups)
             plain = not values and not joined and set(names) == set(self.schema.names)
-            self._known = (groups, [] if plain else [*(F.col(columns.quoted(name)) for name in names), *values])
+            self._known = (groups, [] if plain else [*map(columns.quoted, names), *values])
         return self._known[1]
 
     def sample(self, every: int) -> str:
@@ -113,7 +105,7 @@ class RankingReducer:
         low, all_from = before, self.forecast.read_all_from(before)
         if all_from is None:
             low, all_from = batch.probe()
-        right = batch.settle(batch.read(low, all_from))
+        right = batch.verify(batch.read(low, all_from))
         since = batch.oldest if before == NEVER else before
         self.forecast.learn(since, target.newest, batch.sampled_after(since), right)
         self.scores = batch.scores_after(before)
@@ -142,15 +134,15 @@ class _Batch:
         self.sample, self.every = pa.table({}), EVERY
         self.seen = ""  # what has come back already, as SQL
         self.sent = 0  # rows of the task that sent most in the last pass
-        self.thresholds: list[Thresholds | None] = [None] * len(self.plans)
-        self.laid_out = list(self.thresholds)
+        self.thresholds: dict[int, Thresholds] = {}  # by group, of those that have some
+        self.laid_out: dict[int, Thresholds] = {}  # as they were in the first pass
 
     # Passes.
 
     def probe(self) -> tuple[int, int]:
         """Look at a thin sample when nothing is known: return from when to when the batch reaches, if it is large.
 
-        These rows are chosen by their places, which no likeness of rows can upset; they need not be known again.
+        These rows are chosen by their places, so that similar rows do not bias the sample.
         """
         place = "monotonically_increasing_id() + 197 * spark_partition_id()"
         self.df, self.every = self.given, EVERY
@@ -165,18 +157,16 @@ class _Batch:
 
     def read_candidates(self) -> None:
         """Read what the core, run by each task, takes for candidates."""
-        from pyspark.sql import functions as F  # noqa: N812 - as everywhere
-
         reducer = self.reducer
         self.progress.reduced_by = "core"
         with self.progress.phase("plan"):
             names = reducer.schema.names if reducer.whole else used(reducer.source, reducer.schema, self.monitor)
-            needed = self.given.select(*(F.col(columns.quoted(name)) for name in names))
+            needed = self.given.select(*map(columns.quoted, names))
             chosen = needed.mapInArrow(RankingPrefilter(self.monitor, self.not_after), needed.schema)
         self.progress.scans += 1
         with self.progress.phase("scan"):
-            table = chosen.toArrow()
-        self._push(table.cast(columns.in_utc(table.schema)))
+            table = columns.collected(chosen)
+        self._push(table)
 
     def read(self, low: int, all_from: int) -> int:
         """Read what may matter, and all rows from a time on; return from which in the end."""
@@ -204,11 +194,13 @@ class _Batch:
             self.progress.input_rows = table.num_rows
             return table
         with self.progress.phase("plan"):
-            self.df, wanted = self.given, []
+            self.df, self.thresholds, wanted = self.given, {}, []
             for number, plan in enumerate(self.plans):
                 name = str(plan.ranking)
                 scores, slack = self.reducer.scores.get(name, {}), self.reducer.slack.get(name, USUAL)
-                self.thresholds[number] = Thresholds.of(plan, low, all_from, self._settled(all_from), scores, slack)
+                found = Thresholds.of(plan, low, all_from, self._closed_to(all_from), scores, slack)
+                if found is not None:
+                    self.thresholds[number] = found
                 wanted.append(self._reaching(number, f"{number}", plan.answered_to))
             behind = f"{self.reducer.time} >= {constant(all_from, self.reducer.time)}"
             counted = {number: plan.answered_to for number, plan in enumerate(self.plans)}
@@ -220,8 +212,8 @@ class _Batch:
             if self.sample.num_rows == 0:
                 self.every = THIN * EVERY if contests else EVERY
                 always.append(self.reducer.sample(self.every))
-            self.laid_out = list(self.thresholds)
-            self.progress.guessed_thresholds = sum(t.guesses for t in self.thresholds if t is not None)
+            self.laid_out = dict(self.thresholds)
+            self.progress.guessed_thresholds = sum(thresholds.guesses for thresholds in self.laid_out.values())
             self.seen = " OR ".join([*wanted, behind, *always])
             always += self._without(contests, dict(enumerate(wanted)), behind)
         return self._collect(self.seen, None if crowded else self._limit, list(contests.values()), always, all_from)
@@ -245,16 +237,17 @@ class _Batch:
         let many rows through, there are contests `everywhere`.
         """
         found: dict[int, Contest] = {}
-        for number, since in counted.items():
-            plan, thresholds = self.plans[number], self.thresholds[number]
-            if thresholds is None:
+        for number, thresholds in self.thresholds.items():
+            if number not in counted:
                 continue
+            plan = self.plans[number]
             many = thresholds.expected(scores.get(str(plan.ranking), {}), low, high)
             if many <= MANY and not everywhere:
                 continue
-            cuts = thresholded(plan).pane_edges(low, 2 * high - low)  # the batch may reach further than was foretold
+            cuts = thresholded(plan).pane_edges(low, 2 * high - low)  # the batch may reach further than forecast
             places = plan.k * len(thresholds.values) * (1 + int(np.count_nonzero((cuts > low) & (cuts < high))))
-            contest = Contest.of(plan, self.reducer.sql(plan), self.reducer.schema, self.reducer.time, since, cuts)
+            sql, since = self.reducer.sql(plan), counted[number]
+            contest = Contest.of(plan, sql, self.reducer.schema, self.reducer.time, since, cuts)
             if contest is not None and (many > 2 * places or everywhere):
                 found[number] = contest
         self.progress.contests = max(self.progress.contests, len(found))
@@ -269,17 +262,14 @@ class _Batch:
     def _reaching(self, number: int, name: str, low: int) -> str:
         """Return, as SQL, which rows reach a group's thresholds; joins them to the batch where need be."""
         where, merit, part = self.reducer.sql(self.plans[number])
-        thresholds = self.thresholds[number]
-        if thresholds is None:
+        if number not in self.thresholds:
             return f"({where})"
-        self.df, threshold = thresholds.apply(self.df, self.reducer.time, part, name, low)
-        reaches = (
-            f"NOT coalesce({merit} < {threshold}, false)"  # rows without a merit or a time are counted, so they come
-        )
+        self.df, threshold = self.thresholds[number].apply(self.df, self.reducer.time, part, name, low)
+        reaches = f"NOT coalesce({merit} < {threshold}, false)"  # rows without a merit or a time come to be counted
         return reaches if where == "true" else f"({where} AND {reaches})"
 
-    def settle(self, all_from: int) -> bool:
-        """Read again where guesses were too high, until none is; tell whether hardly any was."""
+    def verify(self, all_from: int) -> bool:
+        """Read again where guesses were too high, until none is; return whether hardly any was."""
         whole = all_from == NEVER or self.newest >= all_from  # all that came after the last row seen has been seen
         missed = self._missed(whole)
         count = sum(int(np.count_nonzero(m)) for m in missed.values())
@@ -294,35 +284,33 @@ class _Batch:
             whole = True
             missed = self._missed(whole)
         assert not missed, "an interval without a guess cannot miss anything"
-        for thresholds, plan in zip(self.laid_out, self.plans, strict=True):
-            if thresholds is not None:
-                thresholds.note(plan, self.newest, self._settled(self.newest))
+        for number, thresholds in self.laid_out.items():
+            thresholds.note(self.plans[number], self.newest, self._closed_to(self.newest))
         return right
 
-    def _settled(self, newest: int) -> int:
+    def _closed_to(self, newest: int) -> int:
         """Return up to where windows will have been answered."""
-        return NEVER if self.reducer.delay is None else newest - self.reducer.delay
+        watermark = watermark_of(newest, self.reducer.delay)
+        return NEVER if watermark is None else watermark
 
     def _missed(self, whole: bool) -> dict[int, BoolArray]:
         """Return, by group, the intervals where events may be missing."""
         newest = self.newest if whole else ALWAYS
-        found = {i: t.missed(self.plans[i], newest) for i, t in enumerate(self.thresholds) if t is not None}
-        return {i: panes for i, panes in found.items() if panes.any()}
+        found = {number: some.missed(self.plans[number], newest) for number, some in self.thresholds.items()}
+        return {number: intervals for number, intervals in found.items() if intervals.any()}
 
     def _rows_in(self, missed: dict[int, BoolArray]) -> int:
         """Return about how many rows lie in intervals that missed events."""
-        time, inside = self._times(self.sample), np.zeros(0, bool)
+        time = self._times(self.sample)
+        inside = np.zeros(len(time), bool)
         for number, intervals in missed.items():
-            thresholds = self.thresholds[number]
-            assert thresholds is not None
-            found = thresholds.lie_in(intervals, time)
-            inside = found if len(inside) == 0 else inside | found
+            inside |= self.thresholds[number].lie_in(intervals, time)
         return int(np.count_nonzero(inside)) * self.every
 
     def _adapt(self, missed: dict[int, BoolArray]) -> None:
         """Guess lower next time where guesses were often too high, else slowly higher."""
-        for number, thresholds in enumerate(self.thresholds):
-            if thresholds is not None and thresholds.guesses:
+        for number, thresholds in self.thresholds.items():
+            if thresholds.guesses:
                 name = str(self.plans[number].ranking)
                 often = number in missed and np.count_nonzero(missed[number]) > thresholds.guesses / 100
                 factor = self.reducer.slack.get(name, USUAL) * (1.5 if often else 0.98)
@@ -336,7 +324,6 @@ class _Batch:
         with self.progress.phase("plan"):
             for number, panes in missed.items():
                 plan, before = self.plans[number], self.thresholds[number]
-                assert before is not None
                 start, end = before.extent(panes)
                 low, high = min(low, start), max(high, end)
                 again = scores.get(str(plan.ranking), {}) if turn == 0 else {}
@@ -376,11 +363,10 @@ class _Batch:
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
         reducer = self.reducer
-        most = (
-            None if most is None or contests else 1 << (most - 1).bit_length()
-        )  # steps: the generated code stays the same
+        if most is not None:  # in steps, so that the generated code stays the same
+            most = None if contests else 1 << (most - 1).bit_length()
         with self.progress.phase("plan"):
-            chosen, needed = self.df.where(F.expr(wanted)), reducer.needed(self.monitor)
+            chosen, needed = self.df.where(wanted), reducer.needed(self.monitor)
             if contests:
                 latest = (after, ALWAYS if self.not_after is None else self.not_after)
                 chosen = best_of_panes(chosen, needed, contests, free, reducer.source.id, latest)
@@ -390,8 +376,7 @@ class _Batch:
                     chosen = chosen.where(f"(`{ROW}` & {PLACE}L) <= {most}L")
         self.progress.scans += 1
         with self.progress.phase("scan"):
-            table = chosen.toArrow()
-        table = table.cast(columns.in_utc(table.schema))
+            table = columns.collected(chosen)
         if contests:
             table = gather(table, reducer.source.time)
             self.sent = table.num_rows

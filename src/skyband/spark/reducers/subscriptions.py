@@ -1,25 +1,21 @@
-"""Which events of a batch any subscription may still want: for those who read the stream elsewhere, in parts.
-
-Holds a copy of what is needed to tell, small enough to be sent around, and of no use for anything else.
-"""
+"""Subscriptions: executors leave out the events that cannot be among anybody's best; the driver takes in the rest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.algorithms.topkw.prefilter_kernels import mark_candidates
+from skyband.algorithms.topkw.block_kernels import mark_candidates
 from skyband.engine.subscription_group import SubscriptionGroup
 from skyband.engine.subscriptions import Subscriptions
 from skyband.events.ahead import ahead_time
-from skyband.events.batch import EventBatch, StreamColumns
+from skyband.events.batch import StreamColumns
 from skyband.order import BoolArray
 from skyband.spark import columns
-from skyband.spark.reducers.base import BatchProgress
+from skyband.spark.reducers.base import BatchProgress, Prefilter
 from skyband.windows import NEVER
 
 if TYPE_CHECKING:
@@ -29,7 +25,7 @@ DEPTH = 4  # so many times k of a row are looked at: some of them may have left 
 
 
 def in_order(rows: pa.Table, source: StreamColumns) -> pa.Array:
-    """Return the rows' places in the order in which they are taken in: by time, id, and whatever tells them apart.
+    """Return the rows' places in the order in which they are taken in: by time, id, and their other columns.
 
     Examples
     --------
@@ -41,7 +37,7 @@ def in_order(rows: pa.Table, source: StreamColumns) -> pa.Array:
 
 
 class Shortlist(NamedTuple):
-    """What the subscriptions of a group look at, and the costs of their best."""
+    """What tasks need of a subscription group: its scoring functions, and the costs of each subscription's best."""
 
     group: SubscriptionGroup
     longest: int
@@ -50,19 +46,11 @@ class Shortlist(NamedTuple):
     best: tuple[Any, ...]
 
 
-class SubscriptionPrefilter:
-    """Tells which rows of a batch may still matter to subscriptions, as they were when this was made.
+class SubscriptionPrefilter(Prefilter):
+    """Finds the rows of a task that may still matter to subscriptions.
 
     A row that is left out is at no moment among the best of anybody: when it comes, k others dominate it, and when
-    these begin to leave, k later rows of its batch do. Rows that lack something, or come late, are let through to be
-    counted, and the latest so that time passes.
-
-    Parameters
-    ----------
-    subscriptions
-        Whose.
-    not_after
-        Rows with a later time are let through to be counted, and nothing else.
+    these begin to leave, k later rows of its batch do.
 
     Examples
     --------
@@ -75,23 +63,19 @@ class SubscriptionPrefilter:
     """
 
     def __init__(self, subscriptions: Subscriptions, not_after: int | None = None) -> None:
-        self.not_after = not_after
-        self.source: StreamColumns = subscriptions.source
+        super().__init__(subscriptions.source, not_after)
         self.newest = subscriptions.newest
-        self.counted = any(kind.counts for kind in subscriptions.groups)
-        self.everything = self.counted or any(c.engine is None for c in subscriptions.groups.values())
-        self.everything |= bool(subscriptions.waiting)
-        self.shortlists = [] if self.everything else [_shortlist(c) for c in subscriptions.groups.values()]
+        groups = subscriptions.groups
+        unbounded = any(kind.counts or group.engine is None for kind, group in groups.items())
+        self.pass_all = unbounded or bool(subscriptions.waiting)
+        self.shortlists = [] if self.pass_all else [_shortlist(group) for group in groups.values()]
 
     def mask(self, batch: pa.RecordBatch) -> BoolArray:
         """Return which rows may matter."""
-        if self.everything:
+        if self.pass_all:
             return np.ones(batch.num_rows, bool)
-        rows = EventBatch(batch, self.source, self.not_after)
-        kept = np.zeros(batch.num_rows, bool) if rows.valid is None else ~rows.valid
-        if len(kept):
-            kept[np.argmax(np.where(kept, NEVER, rows.time))] = True
-            order = in_order(pa.Table.from_batches([batch]), self.source).to_numpy()
+        rows, kept = self.always(batch)
+        order = in_order(pa.Table.from_batches([batch]), self.source).to_numpy()
         for group, longest, functions, queries, best in self.shortlists:
             group.bind(batch.schema, self.source)
             taken, x, rejected = group.columns(rows)
@@ -109,39 +93,26 @@ class SubscriptionPrefilter:
         return kept
 
 
-class SubscriptionReducer:
-    """Takes batches into subscriptions: executors leave out what nobody can want, the rest comes in order."""
-
-    def reduce(self, df: DataFrame, target: Subscriptions, progress: BatchProgress) -> BatchProgress:
-        """Take a batch in, in order of time and id."""
-        prefilter, limit = SubscriptionPrefilter(target, progress.not_after), progress.not_after
-
-        def leave_out(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                yield batch.filter(pa.array(prefilter.mask(batch.cast(columns.in_utc(batch.schema)))))
-
-        progress.scans += 1
-        with progress.phase("scan"):
-            table = (df if prefilter.everything else df.mapInArrow(leave_out, df.schema)).toArrow()
-            table = table.cast(columns.in_utc(table.schema))
-            table = table.take(in_order(table, target.source))
-        progress.candidate_rows = table.num_rows
-        before = target.stats().ahead
-        with progress.phase("push"):
-            progress.answers.append(target.push(table, not_after=limit))
-        progress.ahead = target.stats().ahead - before
-        progress.ahead_at = None if limit is None else ahead_time(table, target.source, limit)
-        return progress
+def reduce(df: DataFrame, target: Subscriptions, progress: BatchProgress) -> None:
+    """Take into subscriptions what executors leave of a batch, in order of time and id."""
+    limit = progress.not_after
+    prefilter = SubscriptionPrefilter(target, limit)
+    progress.scans += 1
+    with progress.phase("scan"):
+        table = columns.collected(df if prefilter.pass_all else df.mapInArrow(prefilter, df.schema))
+        table = table.take(in_order(table, target.source))
+    progress.candidate_rows = table.num_rows
+    with progress.phase("push"):
+        progress.answers.append(target.push(table, not_after=limit))
+    progress.ahead_at = None if limit is None else ahead_time(table, target.source, limit)
 
 
 def _shortlist(group: SubscriptionGroup) -> Shortlist:
     engine = group.engine
     assert engine is not None
-    cost, position, size = engine.band.cost, engine.band.position, engine.band.size
-    deep = min(DEPTH * int(engine.k[engine.used].max(initial=1)), cost.shape[1])
-    used = engine.used
-    best = (cost[used, :deep].copy(), position[used, :deep].copy(), np.minimum(size[used], deep))
+    band, used = engine.band, engine.used
+    deep = min(DEPTH * int(engine.k[used].max(initial=1)), band.cost.shape[1])
+    best = (band.cost[used, :deep].copy(), band.position[used, :deep].copy(), np.minimum(band.size[used], deep))
     bare = SubscriptionGroup(group.kind, group.algorithm, ())
     bare.conditions = group.conditions
-    queries = engine.queries()
-    return Shortlist(bare, int(engine.size[used].max(initial=0)), engine.functions(), queries, best)
+    return Shortlist(bare, int(engine.size[used].max(initial=0)), engine.functions(), engine.queries(), best)

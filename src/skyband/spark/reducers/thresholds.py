@@ -56,23 +56,15 @@ class Thresholds:
         plan: RankingPlan,
         low: int,
         all_from: int,
-        settled: int,
+        closed_to: int,
         scores: dict[Any, ScoreDistribution],
         slack: float,
     ) -> Thresholds | None:
-        """Lay out the thresholds of a group's open panes up to `all_from`; None where every event matters.
+        """Lay out the thresholds of a group's open panes before a batch; None where every event matters.
 
-        Parameters
-        ----------
-        plan
-            As it is before the batch.
-        low, all_from
-            From when to when the batch will reach.
-        settled
-            Up to where no window is left to answer after the batch. Merged intervals end before: a query that comes
-            later finds what it would have found without them.
-        scores, slack
-            What guesses are made of.
+        The batch will reach from `low` to `all_from`; after it, all windows up to `closed_to` will be answered. Merged
+        intervals end before: a query that comes later finds what it would have found without them. Guesses are made of
+        `scores` and `slack`.
         """
         if plan.thresholded is None or plan.partition_type == "time":  # a moment has other forms in other zones
             return None
@@ -80,14 +72,14 @@ class Thresholds:
         cuts = cuts[: np.searchsorted(cuts, all_from) + 1]
         merged = np.zeros(max(len(cuts) - 1, 0), bool)
         if all(spread.slope == 0.0 for spread in scores.values()):  # else merged intervals would be guessed too low
-            cuts, merged = _merge(cuts, low, settled, plan.shortest // 2)
+            cuts, merged = _merge(cuts, low, closed_to, plan.shortest // 2)
         starts, ends = cuts[:-1], np.minimum(cuts[1:], all_from)
         place, part, merit = thresholded(plan).kth_best(cuts)
         known, row = _partitions(plan, part, scores)
         if known is not None and len(known) == 0:
             return None
         values = np.full((1 if known is None else len(known), len(starts)), -np.inf)
-        for number, value in enumerate([None] if known is None else known.to_pylist()):
+        for number, value in enumerate(_keys(known)):
             if value in scores:
                 values[number] = scores[value].guess(starts, ends, slack * wanted(plan.k))
         guessed = values > -np.inf
@@ -103,12 +95,7 @@ class Thresholds:
     def missed(self, plan: RankingPlan, newest: int) -> BoolArray:
         """Return where events may be missing: fewer than K have reached a guess, here or, if merged, next to here.
 
-        Parameters
-        ----------
-        plan
-            After it took in what was read.
-        newest
-            The batch has no events after this time.
+        The plan has taken in what was read, and the batch has no events after `newest`.
         """
         if not self.guesses:
             return self.guessed
@@ -130,7 +117,7 @@ class Thresholds:
     def expected(self, scores: dict[Any, ScoreDistribution], low: int, high: int) -> float:
         """Return about how many events reach these thresholds from `low` to `high`, as their scores are spread."""
         start, end = np.clip(self.cuts[:-1], low, high), np.clip(self.cuts[1:], low, high)
-        rows = zip([None] if self.partitions is None else self.partitions.to_pylist(), self._limits(), strict=True)
+        rows = zip(_keys(self.partitions), self._limits(), strict=True)
         return float(sum(scores[value].reaching(start, end, limits).sum() for value, limits in rows if value in scores))
 
     def extent(self, intervals: BoolArray) -> tuple[int, int]:
@@ -139,7 +126,7 @@ class Thresholds:
         return int(self.cuts[places[0]]), int(self.cuts[places[-1] + 1])
 
     def lie_in(self, intervals: BoolArray, time: IntArray) -> BoolArray:
-        """Tell which times lie in some intervals, of whatever partition."""
+        """Return which times lie in some intervals, of whatever partition."""
         chosen = np.concatenate([[False], intervals.any(axis=0), [False]])
         return chosen[np.searchsorted(self.cuts, time, side="right")]
 
@@ -152,7 +139,7 @@ class Thresholds:
         """
         values = np.full(self.values.shape, NOTHING)
         values[intervals] = -np.inf
-        for place, value in enumerate([None] if self.partitions is None else self.partitions.to_pylist()):
+        for place, value in enumerate(_keys(self.partitions)):
             if value in scores:
                 guess = scores[value].guess(self.cuts[:-1], self.cuts[1:], 2 * wanted(plan.k))
                 values[place] = np.where(intervals[place] & (guess < self.values[place]), guess, values[place])
@@ -161,15 +148,14 @@ class Thresholds:
         values[:, self.cuts[:-1] > newest] = held[:, self.cuts[:-1] > newest]
         return Thresholds(self.cuts, self.merged, self.partitions, values, intervals & (values > held))
 
-    def note(self, plan: RankingPlan, newest: int, settled: int) -> None:
-        """Let a group know what it was not shown; `settled` is how far the batch has brought it in the end."""
+    def note(self, plan: RankingPlan, newest: int, closed_to: int) -> None:
+        """Record in a group which events were filtered; all windows up to `closed_to` are answered after the batch."""
         behind, limits = np.append(self.cuts[2:], ALWAYS), self._limits().max(axis=0)
         filtered = limits > -np.inf  # where nothing lies below the threshold, nothing was held back
         for place in np.flatnonzero(self.merged & filtered & (self.cuts[:-1] <= newest)).tolist():
             low, high = int(self.cuts[place]), min(int(self.cuts[place + 1]), newest + 1)
-            thresholded(plan).record_filtered(
-                low, high, plan.k if behind[place] <= settled else 0, float(limits[place])
-            )
+            depth = plan.k if behind[place] <= closed_to else 0
+            thresholded(plan).record_filtered(low, high, depth, float(limits[place]))
 
     def apply(self, df: DataFrame, time: str, partition: str | None, name: str, low: int) -> tuple[DataFrame, str]:
         """Return the DataFrame, joined where needed, and the SQL text of an event's threshold.
@@ -190,9 +176,8 @@ class Thresholds:
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
         key, ladder = f"skyband_key_{name}", f"skyband_ladder_{name}"
-        lists = pa.ListArray.from_arrays(
-            np.arange(len(ladders) + 1, dtype=np.int32) * ladders.shape[1], ladders.ravel()
-        )
+        begins = np.arange(len(ladders) + 1, dtype=np.int32) * ladders.shape[1]
+        lists = pa.ListArray.from_arrays(begins, ladders.ravel())
         table = df.sparkSession.createDataFrame(pa.table({key: values, ladder: lists}))
         joined = df.join(F.broadcast(table), F.expr(f"{partition} <=> {key}"), "left")
         return joined, f"coalesce(element_at({ladder}, {place}), double('-Infinity'))"
@@ -234,6 +219,11 @@ def thresholded(plan: RankingPlan) -> Thresholded:
     return found
 
 
+def _keys(partitions: pa.Array | None) -> list[Any]:
+    """Return by what the scores of each row of thresholds are found: a partition, or None where there are none."""
+    return [None] if partitions is None else partitions.to_pylist()
+
+
 def _beside(values: Any, either: np.ufunc, none: float) -> Any:
     """Return, place by place, what either neighbour has; `none` stands beside the first and the last."""
     column = np.full((len(values), 1), none, values.dtype)
@@ -241,7 +231,7 @@ def _beside(values: Any, either: np.ufunc, none: float) -> Any:
 
 
 def _merge(cuts: IntArray, low: int, high: int, most: int) -> tuple[IntArray, BoolArray]:
-    """Leave out cuts between `low` and `high`, so that intervals become up to `most` long; tell which are merged.
+    """Leave out cuts between `low` and `high`, so that intervals become up to `most` long; return which are merged.
 
     Towards either end they get shorter and shorter, since a merged interval shares the threshold of its neighbours.
 

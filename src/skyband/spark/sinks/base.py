@@ -13,8 +13,8 @@ from skyband.errors import InputError
 from skyband.files import durable
 from skyband.spark.sinks.console import Console
 from skyband.spark.sinks.files import Files
-from skyband.spark.sinks.function import Function
 from skyband.spark.sinks.memory import Memory
+from skyband.spark.sinks.rows import as_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,6 +49,20 @@ class Sink(Protocol):
         """
 
 
+class Function:
+    """Calls a function of a DataFrame and the batch's number with each batch, as Spark's `foreachBatch` does.
+
+    A replayed batch comes with the same number again: it is the function that has to replace what it wrote before.
+    """
+
+    def __init__(self, function: Callable[[Any, int], object]) -> None:
+        self.function = function
+
+    def write(self, answers: pa.Table, batch_id: int, session: SparkSession) -> None:
+        """Call the function."""
+        self.function(as_frame(answers, session), batch_id)
+
+
 def deliver(sink: Sink | None, rows: pa.Table | None, batch_id: int, session: SparkSession) -> None:
     """Write the rows of a batch, where there are any and a sink for them."""
     if sink is not None and rows is not None and rows.num_rows:
@@ -58,13 +72,8 @@ def deliver(sink: Sink | None, rows: pa.Table | None, batch_id: int, session: Sp
 def as_sink(given: object, name: str = "answers") -> Sink | None:
     """Return the sink that is meant; None means none.
 
-    Parameters
-    ----------
-    given
-        A sink; a function of ``(answers, batch_id)``, where `answers` is a DataFrame; ``"memory"`` or
-        ``"console"``; any other text or path: the folder for Parquet files.
-    name
-        What the rows are, which names the view of ``"memory"``.
+    A text is ``"memory"``, whose view gets the `name`, ``"console"``, or a folder for Parquet files. A function takes
+    ``(answers, batch_id)``, where `answers` is a DataFrame.
 
     Examples
     --------
@@ -90,7 +99,7 @@ def as_sink(given: object, name: str = "answers") -> Sink | None:
 
 
 def _takes(function: Callable[..., Any], *values: str) -> bool:
-    """Tell whether a function can be called with so many values; one that does not say is believed."""
+    """Return whether a function takes so many values; True where its signature is not known."""
     try:
         inspect.signature(function).bind(*values)
     except TypeError:

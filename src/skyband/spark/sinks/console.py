@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from skyband.errors import InputError
-from skyband.spark.sinks.keys import holds_answers
+from skyband.spark.sinks.rows import holds_answers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

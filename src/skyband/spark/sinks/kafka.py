@@ -10,8 +10,7 @@ import pyarrow as pa
 from skyband.errors import InputError
 from skyband.files import durable
 from skyband.spark.columns import quoted
-from skyband.spark.sinks.frames import as_frame
-from skyband.spark.sinks.keys import BATCH, NUMBER, holds_answers, keyed
+from skyband.spark.sinks.rows import BATCH, NUMBER, as_frame, holds_answers, keyed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

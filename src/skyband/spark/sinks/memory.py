@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from skyband.answers.table import column_as_text
 from skyband.errors import InputError
-from skyband.spark.sinks.frames import as_frame
+from skyband.spark.sinks.rows import as_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from skyband.errors import InputError
 from skyband.events.keys import is_text
 from skyband.files import durable
 from skyband.files.writers import as_text
-from skyband.spark.sinks.keys import NUMBER, holds_answers, keyed
+from skyband.spark.sinks.rows import NUMBER, holds_answers, keyed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

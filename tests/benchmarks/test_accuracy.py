@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.remote.accuracy import cumulative, jaccard, jaccard_distance, ndcg, ndcg_compat, precision
 from skyband.errors import InputError
-from skyband.remote.accuracy import cumulative, jaccard, jaccard_distance, ndcg, ndcg_compat, precision
 
 RANKED = [ndcg, ndcg_compat, precision]
 
