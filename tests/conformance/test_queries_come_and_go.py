@@ -148,6 +148,30 @@ def test_changing_a_query_keeps_what_is_kept() -> None:
     assert all(a.exact and a.rows == truth[a.end] for a in answers)
 
 
+@pytest.mark.parametrize("change", [True, False])
+def test_what_a_query_needed_that_went_serves_the_one_in_its_place(change: bool) -> None:
+    """Another query that needs less does not let it go in between."""
+    data = market()
+    deep, shallow = (
+        sb.Query(f"best {k}", k=k, score="x", window=sb.Window(size, slide=100)) for k, size in ((20, 1000), (2, 100))
+    )
+    monitor = sb.Monitor([deep, shallow], time="t", id="id")
+    monitor.push(part(data, 0, 2000))
+    monitor.advance(2000)
+    less = sb.Query("best 20" if change else "less", k=10, score="x", window=sb.Window(600, slide=100))
+    assert monitor.backfill_for(less) is None
+    if change:
+        monitor.change(less)
+    else:
+        monitor.unregister("best 20")
+        assert monitor.register(less) == [None]
+    monitor.push(part(data, 2000, 3000))
+    answers = [a for a in monitor.advance(3000) if a.query == less.name]
+    truth = {a.end: a.rows for a in sb.run(less, data, time="t", id="id")}
+    assert len(answers) == 10
+    assert all(a.exact and a.rows == truth[a.end] for a in answers)
+
+
 def test_unknown_and_double_names_are_refused() -> None:
     query = sb.Query("a", k=1, score="x", window=sb.Window(10))
     monitor = sb.Monitor([query], time="t", id="id")
