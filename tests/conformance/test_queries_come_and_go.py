@@ -223,6 +223,17 @@ def test_changing_a_query_keeps_the_answer_that_changes_are_told_against() -> No
     assert [(change.kind, change.row.id) for change in answer.changes] == [("left", "a"), ("entered", "b")]
 
 
+def test_a_query_that_ranks_otherwise_tells_its_changes_from_the_beginning() -> None:
+    query = sb.Query("a", k=1, score="x", window=sb.Window(10), emit="changes")
+    monitor = sb.Monitor([query], time="t", id="id")
+    monitor.push([{"t": 1, "id": "a", "x": 1.0}])
+    monitor.advance(10)
+    monitor.change(replace(query, score="-x"))
+    monitor.push([{"t": 12, "id": "b", "x": 1.0}])
+    (answer,) = monitor.advance(20)
+    assert [(change.kind, change.row.id) for change in answer.changes] == [("entered", "b")]
+
+
 def test_a_count_query_that_joins_late_counts_from_then_on_and_warms_up() -> None:
     data = market()
     monitor = sb.Monitor([sb.Query("time", k=1, score="x", window=sb.Window(100))], time="t", id="id")
@@ -273,6 +284,21 @@ def test_a_lost_event_that_would_win_a_tie_is_not_taken_for_beaten(algorithm: st
     monitor.register(sb.Query("two", k=2, score="x", window=sb.Window(20)))
     (answer,) = [a for a in monitor.finish() if a.query == "two"]
     assert not answer.exact or [row.id for row in answer.rows] == ["z", "later"]
+
+
+@pytest.mark.parametrize("scores", [(9.0, 5.0), (5.0, 9.0)])
+@pytest.mark.parametrize("algorithm", algorithms())
+def test_a_window_that_starts_or_ends_with_the_newest_event_may_miss_one(
+    algorithm: str, scores: tuple[float, float]
+) -> None:
+    """Of the two only the better is kept: they lie in one pane."""
+    one = sb.Query("one", k=1, score="x", window=sb.Window(10))
+    monitor = sb.Monitor([one], algorithm=algorithm, time="t", id="id")
+    monitor.push([{"t": t, "id": t, "x": x} for t, x in zip((12, 15), scores, strict=True)])
+    monitor.register(replace(one, name="half", window=sb.Window(5)))
+    answers = {a.start: a for a in monitor.finish() if a.query == "half"}
+    for start, right in ((10, [12]), (15, [15])):
+        assert not answers[start].exact or [row.id for row in answers[start].rows] == right
 
 
 @pytest.mark.parametrize("worst", [0.0, -np.inf])
@@ -376,6 +402,16 @@ def test_a_tie_with_what_was_lost_proves_nothing(algorithm: str) -> None:
     monitor.register(sb.Query("two", k=2, score="x", window=sb.Window(20)))
     (answer,) = [a for a in monitor.finish() if a.query == "two"]
     assert not answer.exact or [row.id for row in answer.rows] == ["a", "b"]
+
+
+def test_a_window_that_begins_where_the_past_is_forgotten_can_be_proven_exact() -> None:
+    monitor = sb.Monitor([sb.Query("one", k=1, score="x", window=sb.Window(10))], time="t", id="t")
+    monitor.push([{"t": t, "x": x} for t, x in ((5, 1.0), (41, 9.0), (42, 8.0))])
+    monitor.advance(40)
+    monitor.register(sb.Query("two", k=2, score="x", window=sb.Window(40)))
+    monitor.push([{"t": t, "x": x} for t, x in ((51, 10.0), (65, 11.0))])
+    (answer,) = [a for a in monitor.finish() if a.query == "two"]
+    assert (answer.start, [row.id for row in answer.rows], answer.exact) == (40, [65, 51], True)
 
 
 @pytest.mark.parametrize("algorithm", algorithms())
