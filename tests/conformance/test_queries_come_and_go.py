@@ -404,6 +404,27 @@ def test_a_tie_with_what_was_lost_proves_nothing(algorithm: str) -> None:
     assert not answer.exact or [row.id for row in answer.rows] == ["a", "b"]
 
 
+@pytest.mark.parametrize("restored", [False, True])
+@pytest.mark.parametrize("algorithm", algorithms())
+def test_a_partition_of_which_nothing_is_left_is_not_taken_for_empty(algorithm: str, restored: bool) -> None:
+    """What is left is better than all that is gone, but of another partition."""
+    alike: dict[str, Any] = {"score": "x", "partition_by": "g"}
+    long = sb.Query("long", k=5, window=sb.Window(100, slide=10), **alike)
+    short = sb.Query("short", k=3, window=sb.Window(10), **alike)
+    monitor = sb.Monitor([long, short], algorithm=algorithm, time="t", id="id")
+    for i in range(300):  # so many that a snapshot leaves them out
+        monitor.push([{"t": 45, "id": i, "x": i / 1_000, "g": "gone"}])
+    monitor.advance(60)
+    monitor.push([{"t": 65, "id": 0, "x": 9.0, "g": "here"}])
+    monitor.unregister("long")
+    if restored:
+        monitor = sb.Monitor.restore(monitor.snapshot())
+    monitor.register(sb.Query("again", k=1, window=sb.Window(100, slide=10), **alike))
+    right = [("gone", 0.299), ("here", 9.0)]
+    for answer in [a for a in monitor.advance(80) if a.query == "again"]:
+        assert not answer.exact or [(row.partition, row.score) for row in answer.rows] == right
+
+
 def test_a_window_that_begins_where_the_past_is_forgotten_can_be_proven_exact() -> None:
     monitor = sb.Monitor([sb.Query("one", k=1, score="x", window=sb.Window(10))], time="t", id="t")
     monitor.push([{"t": t, "x": x} for t, x in ((5, 1.0), (41, 9.0), (42, 8.0))])

@@ -87,6 +87,7 @@ class RankingGroup(QueryGroup):
         self.store = EventStore(ranking.counts, select)
         self.evaluator = Evaluator(ranking.where, [ranking.score])
         self.partition_by: Bound | None = None
+        self.store.partitioned = ranking.partition_by is not None
         self.arrived = 0
         self._algorithm, self._planned = algorithm(self.store, ranking.distinct), True
         self.counts = Counts()

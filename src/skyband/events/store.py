@@ -46,7 +46,7 @@ class EventStore:
 
     def __init__(self, counts: bool, select: Sequence[str] = ()) -> None:
         self.counts, self.select = counts, tuple(select)
-        self.text_ids = False
+        self.text_ids = self.partitioned = False
         self.id_keys, self.partitions = Keys(), Keys()
         self.size = 0
         self._columns: dict[str, npt.NDArray[Any]] = {name: np.empty(0, kind) for name, kind in _COLUMNS.items()}

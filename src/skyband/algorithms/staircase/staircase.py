@@ -101,8 +101,11 @@ class Staircase(Algorithm):
 
     @property
     def proves(self) -> bool:
-        """Whether the best of what was dropped is known: where events are ranked, in one partition."""
-        return self.mode == ALL and self._partitions() == 1
+        """Whether the best of what was dropped is known: where events are ranked, and not by partitions.
+
+        Of these, one may be gone that has a place in the answer, however bad its events are.
+        """
+        return self.mode == ALL and not self.store.partitioned
 
     def forget_between(self, low: int, high: int) -> None:
         """Drop what is kept there; the panes have lost nothing then."""
