@@ -172,6 +172,21 @@ def test_what_a_query_needed_that_went_serves_the_one_in_its_place(change: bool)
     assert all(a.exact and a.rows == truth[a.end] for a in answers)
 
 
+def test_what_a_query_left_serves_it_when_it_comes_back_before_a_pane_is_sealed() -> None:
+    data = market()
+    long, short = (sb.Query(f"{size}", k=5, score="x", window=sb.Window(size, slide=100)) for size in (1000, 100))
+    monitor = sb.Monitor([long, short], time="t", id="id")
+    monitor.push(part(data, 0, 2000))
+    monitor.advance(2000)
+    monitor.unregister("1000")
+    monitor.push(part(data, 2000, 2050))
+    assert monitor.register(long) == [None]
+    monitor.push(part(data, 2050, 2100))
+    (answer,) = [a for a in monitor.advance(2100) if a.query == "1000"]
+    truth = {a.end: a.rows for a in sb.run(long, data, time="t", id="id")}
+    assert (answer.exact, answer.rows) == (True, truth[2100])
+
+
 def test_unknown_and_double_names_are_refused() -> None:
     query = sb.Query("a", k=1, score="x", window=sb.Window(10))
     monitor = sb.Monitor([query], time="t", id="id")
@@ -430,8 +445,8 @@ def test_a_window_that_begins_where_the_past_is_forgotten_can_be_proven_exact() 
     monitor.push([{"t": t, "x": x} for t, x in ((5, 1.0), (41, 9.0), (42, 8.0))])
     monitor.advance(40)
     monitor.register(sb.Query("two", k=2, score="x", window=sb.Window(40)))
-    monitor.push([{"t": t, "x": x} for t, x in ((51, 10.0), (65, 11.0))])
-    (answer,) = [a for a in monitor.finish() if a.query == "two"]
+    monitor.push([{"t": t, "x": x} for t, x in ((51, 10.0), (65, 11.0), (81, 98.0), (82, 99.0))])
+    answer = next(a for a in monitor.finish() if a.query == "two")
     assert (answer.start, [row.id for row in answer.rows], answer.exact) == (40, [65, 51], True)
 
 

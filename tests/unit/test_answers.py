@@ -176,6 +176,14 @@ def test_explain_says_moments_as_the_stream_does() -> None:
     assert steps(sb.Window("2 events"), moments, moments[-1]) == ["the beginning", "2"]
 
 
+def test_time_that_passes_means_nothing_to_count_windows() -> None:
+    monitor = sb.Monitor([sb.Query("q", k=1, score="x", window=sb.Window("2 events"))], time="t", id="id")
+    assert len(monitor.advance(100)) == 0
+    assert "1 deep from the beginning on" in monitor.explain()
+    monitor.push([{"t": 1, "id": 1, "x": 1.0}])
+    assert len(monitor.advance(200)) == 0
+
+
 @pytest.mark.parametrize("algorithm", sb.ALGORITHMS)
 def test_explain_says_only_what_there_is(algorithm: str) -> None:
     monitor = sb.Monitor([sb.Query("a", k=2, score="x", window=TEN)], algorithm=algorithm, time="t", id="id")

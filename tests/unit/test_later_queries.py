@@ -196,6 +196,14 @@ def test_open_windows_take_no_more_room_the_longer_they_are_open() -> None:
     assert rankings(monitor)[0].store.size < 6_000
 
 
+def test_count_windows_leave_nothing_behind_when_they_are_full() -> None:
+    monitor = sb.Monitor([replace(OLD, window=sb.Window("3 events"), select=())], **SOURCE)
+    for batch in range(20):
+        time = np.arange(1_000 * batch, 1_000 * (batch + 1))
+        assert len(monitor.push({"t": time, "id": time, "x": time * 1.0})) > 300
+    assert rankings(monitor)[0].store.size < 6_000
+
+
 def test_what_only_a_query_that_went_needed_is_dropped_from_open_panes() -> None:
     monitor = sb.Monitor([OLD, replace(OLD, name="deep", k=20)], **SOURCE)
     monitor.push(rows(0, 50))

@@ -47,6 +47,7 @@ def test_widths_are_found_on_a_short_stretch_of_very_many_panes() -> None:
     assert pane_widths(schedules(sb.Window(1), sb.Window("1 day"))) == [1]
     assert pane_widths(schedules(sb.Window(10), sb.Window(15))) == [5, 10]
     assert pane_widths(schedules(sb.Window(10), sb.Window(4))) == [2, 4]
+    assert pane_widths(schedules(sb.Window(10), sb.Window(1_000, offset=505))) == [5, 10]
 
 
 def test_panes_are_no_narrower_than_where_windows_start_and_end() -> None:

@@ -84,7 +84,6 @@ class Staircase(Algorithm):
         cut = self.panes.refine(schedules)
         if cut:
             self.open_pane = self.panes.number(self.store.position[self.open])
-            self.band = (self.band[0], self.panes.number(self.store.position[self.band[0]]), self.band[2])
         if cut or self.k < before:
             self._set_open(self.open, self.open_pane, 0)
             self._count_anew(NO_SLOTS)
