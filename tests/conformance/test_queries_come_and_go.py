@@ -347,6 +347,15 @@ def test_a_row_that_is_late_for_one_query_begins_only_the_other(algorithm: str) 
     assert sorted(shown[1]) == sorted(shown[0] + shown[2])
 
 
+def test_an_event_where_the_next_window_starts_is_the_first_of_it() -> None:
+    short = sb.Query("short", k=1, score="x", window=sb.Window(10))
+    long = sb.Query("long", k=1, score="x", window=sb.Window(100, slide=50))
+    monitor = sb.Monitor([short, long], time="t", id="t")
+    monitor.advance(50)
+    monitor.push([{"t": 20, "x": 1.0}, {"t": 50, "x": 1.0}])  # the first is late for the short one
+    assert [(a.start, [row.id for row in a.rows]) for a in monitor.advance(60)] == [(50, [50])]
+
+
 def test_a_query_that_comes_after_the_last_event_waits_for_its_first() -> None:
     monitor = sb.Monitor([sb.Query("old", k=1, score="x", window=sb.Window(10))], time="t", id="id")
     monitor.push([{"t": 5, "id": "a", "x": 1.0}])

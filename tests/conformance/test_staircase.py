@@ -72,6 +72,8 @@ def test_the_size_is_logarithmic_in_random_order() -> None:
         ({"k": 1}, "keeps more than K"),
         ({"sealed_to": 20}, "a sealed event lies in an open pane"),
         ({"sealed_to": 40}, "an open event lies in a sealed pane"),
+        ({"open": np.array([0], np.int32), "open_pane": np.array([0])}, "an event is kept twice"),
+        ({"open_pane": np.full(4, 9)}, "wrong pane"),
     ],
 )
 def test_check_notices_what_is_wrong(broken: dict[str, Any], message: str) -> None:
@@ -84,6 +86,14 @@ def test_check_notices_what_is_wrong(broken: dict[str, Any], message: str) -> No
         setattr(group.algorithm, name, value)
     with pytest.raises(AssertionError, match=message):
         group.algorithm.check()
+    group.algorithm.panes.cuts[:2] = 0  # type: ignore[attr-defined]
+    with pytest.raises(AssertionError, match=r"cuts are not in order|kept twice"):
+        group.algorithm.check()
+
+
+def test_a_pool_that_has_no_room_holds_one_pane(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prefilter, "POOL_BYTES", 1)
+    check("staircase", random_workload(5_001, **KINDS["long"]))
 
 
 @pytest.mark.parametrize("most_bars", [prefilter.MOST_THRESHOLDS, 30])

@@ -176,6 +176,15 @@ def test_explain_says_moments_as_the_stream_does() -> None:
     assert steps(sb.Window("2 events"), moments, moments[-1]) == ["the beginning", "2"]
 
 
+def test_explain_names_of_queries_that_are_equally_deep_the_one_that_reaches_back_furthest() -> None:
+    windows = {"short": sb.Window(10), "long": sb.Window(50, slide=10), "alike": sb.Window(50, slide=10)}
+    queries = [sb.Query(name, k=2, score="x", window=window) for name, window in windows.items()]
+    monitor = sb.Monitor(queries, time="t", id="id")
+    monitor.push([{"t": 95, "id": 1, "x": 1.0}])
+    monitor.advance(100)
+    assert re.findall("skyband, (.*):", monitor.explain()) == ["2 deep from 60 on (because of 'alike')"]
+
+
 def test_time_that_passes_means_nothing_to_count_windows() -> None:
     monitor = sb.Monitor([sb.Query("q", k=1, score="x", window=sb.Window("2 events"))], time="t", id="id")
     assert len(monitor.advance(100)) == 0

@@ -192,6 +192,12 @@ def test_no_query_and_an_unknown_algorithm() -> None:
         sb.run(QUERY, TABLE, time="t", id="id", algorithm="fastest")
 
 
+def test_an_algorithm_that_ranks_only_events_names_those_that_can_do_more() -> None:
+    query = sb.Query("q", k=1, score="x", window=sb.Window(10), distinct="best")
+    with pytest.raises(sb.QueryError, match=r"'mintopk' ranks events, .* or take one of staircase, naive$"):
+        sb.Monitor([query], algorithm="mintopk")
+
+
 def test_late_and_rejected_rows_are_handed_on() -> None:
     late: list[pa.RecordBatch] = []
     rejected: list[pa.RecordBatch] = []
