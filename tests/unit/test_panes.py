@@ -136,6 +136,9 @@ def test_what_is_given_again_heals_the_panes_that_lost() -> None:
         panes.restore(low, high, 2)
         assert panes.depth[:-1].tolist() == [UNTOUCHED if depth is None else depth for depth in depths]
         assert (panes.best_dropped[:-1] == -np.inf).tolist() == [depth is None for depth in depths]
+    panes = Panes(schedules(sb.Window(10)))
+    panes.restore(10, 25, 2)
+    assert set(panes.depth.tolist()) == {UNTOUCHED}, "a part of what lost nothing is given again"
 
 
 def test_what_is_given_again_heals_the_cuts_within_it() -> None:
