@@ -121,6 +121,8 @@ EQUIVALENT: dict[str, dict[str, list[str]]] = {
             "is_sparse: columns.partitions > 1 -> (columns.partitions >= 1)",
             "is_sparse: len(columns.merit) < count * k -> (len(columns.merit) <= count * k)",
             "is_sparse: panes.cover(low, high) -> pass",
+            "is_sparse: int(np.diff(panes.number(np.array([low, high])))[0]) + 1"
+            " -> (int(np.diff(panes.number(np.array([low, high])))[0]) - 1)",
             "_filter: (high - low) * columns.partitions > MOST_THRESHOLDS"
             " -> ((high - low) * columns.partitions >= MOST_THRESHOLDS)",
             "_filter: high - low -> (high + low)",
@@ -154,7 +156,6 @@ EQUIVALENT: dict[str, dict[str, list[str]]] = {
         "other guesses, or none; they are verified: costs time only": [
             "_Part.scan: k + 4 * isqrt(k) + 8 if simple else 0 -> (0)",
             "_Part.scan: k + 4 * isqrt(k) + 8 -> (k + 4 * isqrt(k) - 8)",
-            "_Part.scan: k + 4 * isqrt(k) -> (k - 4 * isqrt(k))",
             "_Part.scan: self.columns.partitions == 1 -> (self.columns.partitions != 1)",
             "_Part._process: guesses[1][0] = -1 -> pass",
         ],

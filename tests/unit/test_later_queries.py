@@ -116,7 +116,10 @@ def test_late_rows_are_no_events_of_a_group() -> None:
     monitor = begun(0, OLD, n=250)
     monitor.push(rows(100, 130) + rows(250, 260))
     (group,) = monitor.stats().groups
-    assert (group.events, group.late) == (260, 30)
+    assert (group.events, group.late, group.rejected) == (260, 30, 0)
+    monitor.push([{"t": 270, "id": 1, "x": float("nan"), "n": 1}, *rows(271, 273)])
+    (group,) = monitor.stats().groups
+    assert (group.events, group.late, group.rejected) == (262, 30, 1)
 
 
 def test_a_group_counts_its_partly_late_rows() -> None:
