@@ -12,17 +12,21 @@ from skyband.expressions import Expression
 from skyband.expressions import parse as parse_anew
 from skyband.queries.decomposition import Decomposition, holds_aggregates
 from skyband.queries.join import Join
+from skyband.queries.outputs import Output, named
 from skyband.windows import Window
 
 Order = Literal["desc", "asc"]
 Distinct = Literal["best", "latest"]
 Emit = Literal["final", "changes", "entered", "left", "early"]
-
+Ties = Literal["with", "dense"]
+Prefer = Literal["latest", "earliest"]
 
 HowMany = int | Literal["all"]
 LARGEST_K = 1_000_000
 MAX_ROWS = 10_000
 """How many rows the answer of a set has at most, where nobody says otherwise."""
+MAX_TIES = 10_000
+"""How many rows an answer with ties has at most, where nobody says otherwise."""
 parse = lru_cache(4096)(parse_anew)  # a thousand queries mostly share a few scores
 
 ANSWER_COLUMNS = (
@@ -53,7 +57,8 @@ class Query:
     where
         SQL condition; only events for which it is true take part.
     partition_by
-        SQL expression; the best `k` of each of its values are ranked apart.
+        SQL expression; the best `k` of each of its values are ranked apart. Several, as ``("country", "city")``, are
+        columns of the answer, each under its own name or that of ``expression AS name``.
     distinct
         None ranks events; ``"best"`` counts an id once, with its best event of the window; ``"latest"`` once, with
         its latest.
@@ -64,13 +69,26 @@ class Query:
         before; ``"entered"`` and ``"left"``: only that part of the changes, as RSP-QL's IStream and DStream;
         ``"early"``: also provisional answers of windows that are still open.
     select
-        Columns of the stream to carry into the answer.
+        Columns of the stream to carry into the answer, or values with a name: ``"price * volume AS turnover"``; with
+        aggregates in the score also further aggregates, ``"count(*) AS trades"``.
     join
         Remote data to join with; its service's name is then a column of `score` and `where`. Each id counts once, with
         its latest event of the window, or with the aggregates of the score.
     group_by
-        With aggregates in the score: the column whose values are ranked, as the ids of the answer; the stream's ids
-        where it is left out.
+        With aggregates in the score: the column, or ``expression AS name``, whose values are ranked, as the ids of the
+        answer; the stream's ids where it is left out. Several, as ``("venue", "symbol")``, are columns of the answer, each under
+        its own name; the id is then a text of them all. NULL is a value like others.
+    having
+        With aggregates in the score: SQL condition over aggregates; only ids for which it is true are ranked.
+    ties
+        None: exactly `k` rows, equal scores ranked by time and id. ``"with"``: also all rows that tie with the last of
+        them; equal scores have equal ranks, and ranks are left out after them, as SQL's RANK does. ``"dense"``: all
+        rows with one of the `k` best scores, numbered without gaps, as SQL's DENSE_RANK does.
+    max_ties
+        With `ties`: how many rows an answer, or a partition of it, has at most. A larger one is cut, and not flagged
+        exact.
+    prefer
+        Which of several events with equal scores ranks first: the ``"latest"`` or the ``"earliest"``.
     max_rows
         Of a set (``k="all"``): how many rows an answer has at most. A larger one is cut, and not flagged exact.
 
@@ -90,23 +108,29 @@ class Query:
     score: str = field(kw_only=True)
     window: Window = field(kw_only=True)
     where: str | None = field(kw_only=True, default=None)
-    partition_by: str | None = field(kw_only=True, default=None)
+    partition_by: str | tuple[str, ...] | None = field(kw_only=True, default=None)
     distinct: Distinct | None = field(kw_only=True, default=None)
     order: Order = field(kw_only=True, default="desc")
     emit: Emit = field(kw_only=True, default="final")
     select: tuple[str, ...] = field(kw_only=True, default=())
     join: Join | None = field(kw_only=True, default=None)
-    group_by: str | None = field(kw_only=True, default=None)
+    group_by: str | tuple[str, ...] | None = field(kw_only=True, default=None)
     max_rows: int = field(kw_only=True, default=MAX_ROWS)
+    having: str | None = field(kw_only=True, default=None)
+    ties: Ties | None = field(kw_only=True, default=None)
+    max_ties: int = field(kw_only=True, default=MAX_TIES)
+    prefer: Prefer = field(kw_only=True, default="latest")
 
     def __post_init__(self) -> None:
-        if isinstance(self.select, list):
-            object.__setattr__(self, "select", tuple(self.select))
+        for what in ("select", "partition_by", "group_by"):
+            if isinstance(given := getattr(self, what), list):
+                object.__setattr__(self, what, tuple(given))
         problems = [*_value_problems(self), *_choice_problems(self), *_select_problems(self.select)]
-        for what in ("score", "where", "partition_by"):
+        for what in ("score", "where", "having"):
             text = getattr(self, what)
             if text is not None or what == "score":
-                problems += _expression_problems(what, text, aggregates=what == "score")
+                problems += _expression_problems(what, text, aggregates=what != "where")
+        problems += [*_key_problems("partition_by", self.partition_by), *_key_problems("group_by", self.group_by)]
         sound = not problems
         if self.join is not None:
             problems += _join_problems(self, sound)
@@ -128,9 +152,29 @@ class Query:
         return None if self.where is None else parse(self.where)
 
     @cached_property
+    def having_expression(self) -> Expression | None:
+        """The parsed condition over aggregates, if there is one."""
+        return None if self.having is None else parse(self.having, aggregates=True)
+
+    @cached_property
+    def outputs(self) -> tuple[Output, ...]:
+        """What `select` lists, parsed."""
+        return tuple(named(one, aggregates=True) for one in self.select)
+
+    @cached_property
+    def partition_keys(self) -> tuple[Output, ...]:
+        """What `partition_by` lists, parsed."""
+        return tuple(named(one, expressions=True) for one in _listed(self.partition_by))
+
+    @cached_property
+    def group_keys(self) -> tuple[Output, ...]:
+        """What `group_by` lists, parsed."""
+        return tuple(map(named, _listed(self.group_by)))
+
+    @cached_property
     def partition_expression(self) -> Expression | None:
         """The parsed partition, if there is one."""
-        return None if self.partition_by is None else parse(self.partition_by)
+        return None if not self.partition_keys else self.partition_keys[0].expression
 
     @cached_property
     def is_set(self) -> bool:
@@ -180,14 +224,18 @@ class Query:
             **self.window.as_dict(),
             "score": self.score,
             "where": self.where,
-            "partition_by": self.partition_by,
+            "partition_by": _plain_list(self.partition_by),
             "distinct": self.distinct,
             "order": self.order,
             "emit": self.emit,
             "select": list(self.select),
             "join": None if self.join is None else self.join.as_dict(),
-            "group_by": self.group_by,
+            "group_by": _plain_list(self.group_by),
             "max_rows": None if self.max_rows == MAX_ROWS else self.max_rows,
+            "having": self.having,
+            "ties": self.ties,
+            "max_ties": None if self.max_ties == MAX_TIES else self.max_ties,
+            "prefer": None if self.prefer == "latest" else self.prefer,
         }
         return {key: value for key, value in given.items() if value not in (None, 0, [])}
 
@@ -231,7 +279,16 @@ _WINDOW_KEYS = ("size", "slide", "offset", "closed")
 _KEYS = (
     "name", "k", "size", "slide", "offset", "closed", "score", "where", "partition_by",
     "distinct", "order", "emit", "select", "join", "group_by", "max_rows",
+    "having", "ties", "max_ties", "prefer",
 )  # fmt: skip
+
+
+def _listed(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return () if given is None else (given,) if isinstance(given, str) else given
+
+
+def _plain_list(given: str | tuple[str, ...] | None) -> str | list[str] | None:
+    return list(given) if isinstance(given, tuple) else given
 
 
 def _value_problems(query: Query) -> list[str]:
@@ -257,6 +314,8 @@ def _choice_problems(query: Query) -> list[str]:
         ("distinct", query.distinct, (None, *get_args(Distinct))),
         ("order", query.order, get_args(Order)),
         ("emit", query.emit, get_args(Emit)),
+        ("ties", query.ties, (None, *get_args(Ties))),
+        ("prefer", query.prefer, get_args(Prefer)),
     )
     return [
         f"{what} is {value!r}; use {', '.join(map(repr, allowed[:-1]))} or {allowed[-1]!r}"
@@ -268,14 +327,36 @@ def _choice_problems(query: Query) -> list[str]:
 def _select_problems(select: Sequence[str]) -> list[str]:
     if not isinstance(select, tuple) or not all(isinstance(column, str) and column for column in select):
         return [f"select is {select!r}; give the names of columns, such as ('price', 'venue')"]
-    problems = []
-    if twice := sorted({column for column in select if select.count(column) > 1}):
+    problems, names = [], []
+    for one in select:
+        try:
+            names.append(named(one, aggregates=True).name)
+        except QueryError as error:
+            problems += [f"select: {problem}" for problem in error.problems]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
         problems.append(f"select names {', '.join(map(repr, twice))} twice; name each column once")
-    if taken := [column for column in select if column in ANSWER_COLUMNS]:
+    if taken := [name for name in names if name in ANSWER_COLUMNS]:
         problems.append(
             f"select names {', '.join(map(repr, taken))}, which every answer has a column of its own for; "
             "leave it out, or rename the stream's column"
         )
+    return problems
+
+
+def _key_problems(what: str, given: Any) -> list[str]:
+    """List what is wrong with the keys of partitions or groups."""
+    if given is None:
+        return []
+    if not isinstance(given, str | tuple) or not given or not all(isinstance(one, str) and one for one in given):
+        return [f"{what} is {given!r}; give an SQL expression such as 'venue', or several: ('venue', 'symbol')"]
+    problems, names = [], []
+    for one in _listed(given):
+        try:
+            names.append(named(one, expressions=what == "partition_by").name)
+        except QueryError as error:
+            problems += [f"{what}: {problem}" for problem in error.problems]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        problems.append(f"{what} names {', '.join(map(repr, twice))} twice; name each once")
     return problems
 
 
@@ -336,8 +417,6 @@ def _set_problems(query: Query) -> list[str]:
 def _group_problems(query: Query) -> list[str]:
     """List what a query with aggregates cannot have, and who else cannot group."""
     key = query.group_by
-    if key is not None and (not isinstance(key, str) or not key):
-        return [f"group_by is {key!r}; give the name of a column, or leave it out for the stream's ids"]
     if not holds_aggregates(query.score_expression.tree):
         return [] if key is None else [
             f"group_by is {key!r}, and the score {query.score!r} has no aggregate; write count(*), sum(…), max(…), "
@@ -363,7 +442,7 @@ def _group_problems(query: Query) -> list[str]:
 
 def _expression_problems(what: str, text: Any, aggregates: bool = False) -> list[str]:
     if not isinstance(text, str):
-        example = {"score": "price * volume", "where": "price > 10", "partition_by": "venue"}[what]
+        example = {"score": "price * volume", "where": "price > 10", "having": "count(*) > 3"}[what]
         return [f"{what} is {text!r}; give an SQL expression as text, such as {example!r}"]
     try:
         parse(text, aggregates=aggregates)
