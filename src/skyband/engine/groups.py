@@ -97,7 +97,8 @@ class AnswerBuilder:
         block = AnswerBlock(
             names=[query.name for query in self.queries], query=due.query,
             start=due.start - shift, end=due.end - shift,
-            exact=exact, offsets=offsets, events=events, place=place, selects=[query.select for query in self.queries],
+            exact=exact, offsets=offsets, events=events, place=place,
+            selects=[tuple(output.name for output in query.columns) for query in self.queries],
             counts=self.counts, provisional=provisional, why=why, spent=spent, ranked=ranked,
         )  # fmt: skip
         changing = np.array([query.emits_changes for query in self.queries])[due.query]
@@ -226,6 +227,11 @@ class QueryGroup(ABC):
     def id_columns(self) -> set[str]:
         """The columns that queries take ids from, besides the stream's own."""
         return set()
+
+    def sources(self, schema: pa.Schema) -> set[str]:
+        """Return the columns that keys, and what is carried along, are computed from."""
+        parts = [one for query in self.queries for one in (*query.partition_keys, *query.group_keys, *query.carried)]
+        return {name for one in parts for name in one.needs(schema)}
 
     @abstractmethod
     def bind(self, schema: pa.Schema, source: StreamColumns) -> None:

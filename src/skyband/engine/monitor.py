@@ -285,7 +285,7 @@ class Monitor(StreamConsumer):
             alike.setdefault(_kind(query).key(query), []).append(query)
         served: dict[str, QueryGroup] = {}
         for members in alike.values():
-            for query in sorted(members, key=lambda query: -len(query.select)):  # others may share what these select
+            for query in sorted(members, key=lambda query: -len(query.carried)):  # others may share what these select
                 served[query.name] = self._find_group(query) or self._new_group(query)
             for group in dict.fromkeys(served[query.name] for query in members):
                 self._add(group, [query for query in members if served[query.name] is group])

@@ -23,7 +23,7 @@ from skyband.engine.intake import (
     Counts,
     Evaluator,
     Ranking,
-    require_columns,
+    bind_outputs,
 )
 from skyband.engine.plans import RankingPlan
 from skyband.engine.snapshot import State, under
@@ -32,8 +32,9 @@ from skyband.errors import QueryError
 from skyband.events.batch import EventBatch, StreamColumns
 from skyband.events.keys import is_text
 from skyband.events.store import EventStore
-from skyband.expressions import Bound
+from skyband.expressions import Bound, parse
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, merit_of, rank_in_runs
+from skyband.queries.outputs import Output, carried, check_keys
 from skyband.queries.query import Query
 from skyband.windows import ALWAYS, NEVER, Backfill, DueWindows, Schedule, layout
 
@@ -47,6 +48,7 @@ class _Arriving:
     store: EventStore
     columns: Columns
     rows: EventBatch
+    outputs: Sequence[Output]
     index: IntArray | None
     stored: list[IntArray] | None
 
@@ -57,7 +59,8 @@ class _Arriving:
         columns = self.columns
         part = 0 if columns.part is None else columns.part[rows]
         chosen = rows if self.index is None else self.index[rows]
-        return self.store.add(self.rows, chosen, columns.merit[rows], columns.position[rows], part)
+        payload = carried(self.outputs, self.rows.batch, chosen)
+        return self.store.add(self.rows, chosen, columns.merit[rows], columns.position[rows], part, payload)
 
 
 class RankingGroup(QueryGroup):
@@ -69,8 +72,8 @@ class RankingGroup(QueryGroup):
         What the queries have in common.
     algorithm
         What keeps the candidates.
-    select
-        Columns to carry along.
+    outputs
+        What events carry along.
     unseen_to
         The last position of an event that this group did not take in, because it was not there yet or because
         the event was late for all its queries: a new query whose window reaches back to it cannot be exact.
@@ -79,12 +82,13 @@ class RankingGroup(QueryGroup):
     kind = "ranking"
 
     def __init__(
-        self, ranking: Ranking, algorithm: type[Algorithm], select: Sequence[str], unseen_to: int = NEVER
+        self, ranking: Ranking, algorithm: type[Algorithm], outputs: Sequence[Output], unseen_to: int = NEVER
     ) -> None:
         super().__init__(counts=ranking.counts, by_id=ranking.distinct is not None)
         self.ranking = ranking
         self.unseen_to = unseen_to
-        self.store = EventStore(ranking.counts, select)
+        self.outputs = tuple(outputs)
+        self.store = EventStore(ranking.counts, [output.name for output in outputs])
         self.evaluator = Evaluator(ranking.where, [ranking.score])
         self.partition_by: Bound | None = None
         self.arrived = 0
@@ -114,14 +118,14 @@ class RankingGroup(QueryGroup):
                 f"distinct={query.distinct!r}; leave that out, or take one of {', '.join(able)}"
             )
             raise QueryError(msg, query.name)
-        return cls(Ranking.of(query), algorithm, query.select, newest)
+        return cls(Ranking.of(query), algorithm, query.carried, newest)
 
     def serves(self, query: Query) -> bool:
         """Tell whether a query can be served: it ranks alike, and by the columns that settle ties here.
 
         Ties are settled by the selected columns, so these must be the first of those that are carried.
         """
-        return self.ranking == Ranking.of(query) and self.store.select[: len(query.select)] == query.select
+        return self.ranking == Ranking.of(query) and self.outputs[: len(query.carried)] == query.carried
 
     @property
     def k(self) -> int:
@@ -143,11 +147,6 @@ class RankingGroup(QueryGroup):
     def ranking_plans(self) -> list[RankingPlan]:
         """Return itself: it knows which events the queries need."""
         return [self]
-
-    @property
-    def select(self) -> tuple[str, ...]:
-        """The columns that come along with an event, in the order in which they settle ties."""
-        return self.store.select
 
     @property
     def partition_type(self) -> str | None:
@@ -250,7 +249,7 @@ class RankingGroup(QueryGroup):
 
     def emptied(self) -> RankingGroup | None:
         """Return a group for `candidates` of a part of a batch; None where every row that passes the filter matters."""
-        group = RankingGroup(self.ranking, type(self._algorithm), self.store.select)
+        group = RankingGroup(self.ranking, type(self._algorithm), self.outputs)
         algorithm = self.algorithm.emptied(group.store)
         if algorithm is None:
             return None
@@ -275,7 +274,7 @@ class RankingGroup(QueryGroup):
     ) -> tuple[Columns, IntArray | None, BatchOutcome]:
         """Let the algorithm have the rows of a batch; list the rows that go into the store, in their order."""
         columns, index, seen = self._columns(rows)
-        self.algorithm.push(_Arriving(self.store, columns, rows, index, stored), counts)
+        self.algorithm.push(_Arriving(self.store, columns, rows, self.outputs, index, stored), counts)
         self.first, self.last = min(self.first, counts.first), max(self.last, counts.last)
         self._begin(columns, counts.first)
         return columns, index, seen
@@ -314,11 +313,12 @@ class RankingGroup(QueryGroup):
     @property
     def carried(self) -> set[str]:
         """The columns that are carried into answers."""
-        return set(self.store.select)
+        return {output.column for output in self.outputs if output.column is not None}
 
     def bind(self, schema: pa.Schema, source: StreamColumns) -> None:
         """Look up the columns of the ranking."""
-        require_columns("select", self.store.select, schema)
+        bind_outputs(self.outputs, schema)
+        check_keys("partition_by", self.ranking.partition_keys, schema)
         self.evaluator.bind(schema)
         by = self.ranking.partition_by
         self.partition_by = None if by is None else by.bind(schema)
@@ -411,7 +411,7 @@ class RankingGroup(QueryGroup):
             limit = schedule.first_end_after(self.last) if self.ranking.counts else schedule.last_end_of(self.last)
             for end in schedule.ends_by(limit).tolist():
                 slots = self._peek(q, end)
-                look = self._look(slots, query.select)
+                look = self._look(slots, [output.name for output in query.columns])
                 if self.early_digests.get((query.name, end)) != look:
                     self.early_digests[query.name, end] = look
                     starts.append((q, end - schedule.size, end))
@@ -530,8 +530,8 @@ class RankingGroup(QueryGroup):
         arrays = {name: value for name, value in algorithm.items() if isinstance(value, np.ndarray)}
         meta = {
             "queries": [query.as_dict() for query in self.queries],
+            "outputs": [[output.name, str(output.expression)] for output in self.outputs],
             "schedules": [asdict(schedule) for schedule in self.schedules],
-            "select": self.store.select,
             "counts": asdict(self.counts),
             "extent": [self.first, self.last, self.arrived, self.unseen_to],
             "early_digests": [[name, end, look] for (name, end), look in self.early_digests.items()],
@@ -547,7 +547,8 @@ class RankingGroup(QueryGroup):
         """Make a group again from what `state` returned."""
         meta, tables = state
         queries = [Query.from_dict(given) for given in meta["queries"]]
-        group = cls(Ranking.of(queries[0]), stream.algorithm, meta["select"])
+        outputs = [Output(name, parse(text)) for name, text in meta["outputs"]]
+        group = cls(Ranking.of(queries[0]), stream.algorithm, outputs)
         group.queries += queries
         group.schedules += [Schedule.load(given) for given in meta["schedules"]]
         group.counts = Counts(**meta["counts"])

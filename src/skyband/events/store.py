@@ -41,7 +41,7 @@ class EventStore:
     counts
         Whether positions are arrival numbers; otherwise they are the event times and take no extra column.
     select
-        Columns of the stream to carry along.
+        The names of what events carry along.
     """
 
     def __init__(self, counts: bool, select: Sequence[str] = ()) -> None:
@@ -72,9 +72,10 @@ class EventStore:
         return best_first(self.merit[slots], self.time[slots], self.key[slots], *major)
 
     def add(
-        self, rows: EventBatch, chosen: IntArray, merit: FloatArray, position: IntArray, part: IntArray | int = 0
+        self, rows: EventBatch, chosen: IntArray, merit: FloatArray, position: IntArray, part: IntArray | int = 0,
+        payload: pa.Table | None = None,
     ) -> SlotArray:  # fmt: skip
-        """Add chosen rows of a batch, with their ids and what is carried along; return their slots."""
+        """Add chosen rows of a batch, with their ids and what they carry along; return their slots."""
         source = pa.array(chosen)
         ids = rows.ids.take(source)
         if self.text_ids:
@@ -82,7 +83,6 @@ class EventStore:
             move(self.key, moved)
         else:
             key = ids.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        payload = pa.Table.from_batches([rows.batch.select(list(self.select)).take(source)]) if self.select else None
         return self.append(merit, rows.time[chosen], key, part, position, payload)
 
     def parts(self, values: pa.Array) -> IntArray:

@@ -148,6 +148,8 @@ def _call_to_sql(name: str, nested: list[str], plain: list[str]) -> str:
             return case_sql(f"CASE {plain[0]}", *plain[1:])
         case ["count"] if not plain:
             return "count(*)"
+        case ["count", "distinct"]:
+            return f"count(DISTINCT {plain[0]})"
         case ["cast", target]:
             return f"CAST({plain[0]} AS {target.upper()})"
     return f"{name}({', '.join(plain)})"

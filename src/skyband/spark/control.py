@@ -15,7 +15,6 @@ from skyband.engine.monitor import Monitor
 from skyband.engine.schema import check_names, used_columns
 from skyband.errors import InputError, QueryError, SkybandError
 from skyband.events.batch import StreamColumns
-from skyband.events.keys import is_text
 from skyband.queries.query import Query
 from skyband.remote.remote import Remote
 from skyband.spark.checkpoint import Checkpoint
@@ -36,14 +35,6 @@ def check(
             f"services={{{query.join.service!r}: …}}"
         )
         raise QueryError(msg, query.name)
-    if query.group_by is not None:
-        group, ids = (schema.field(name).type for name in (query.group_by, source.id))
-        if is_text(group) != is_text(ids):
-            msg = (
-                f"group_by names {query.group_by!r}, which is {group}, and the stream's ids are {ids}, so they do not "
-                "go into one column of answers; cast one of them, or start a stream of its own for it"
-            )
-            raise QueryError(msg, query.name)
     if any(other.window.counts != query.window.counts for other in others):
         kind, rest = ("counts events", "measure time") if query.window.counts else ("measures time", "count events")
         msg = (

@@ -187,8 +187,10 @@ class MonitorJob(StreamJob):
     def _announce(self, more: Sequence[Query] = ()) -> None:
         """Let the monitor know which columns it will be given, also for some more queries."""
         plain = [query for query in more if query.ranks_events]
-        rankings = [*(plan.ranking for plan in self.monitor.ranking_plans()), *(Ranking.of(query) for query in plain)]
-        self.monitor.declare(columns.declared(self.spec.schema, rankings))
+        plans = self.monitor.ranking_plans()
+        rankings = [*(plan.ranking for plan in plans), *(Ranking.of(query) for query in plain)]
+        carried = [*(plan.outputs for plan in plans), *(query.carried for query in plain)]
+        self.monitor.declare(columns.declared(self.spec.schema, rankings, [one for some in carried for one in some]))
 
     # One batch.
 

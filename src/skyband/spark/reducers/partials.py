@@ -22,10 +22,13 @@ import pyarrow.compute as pc
 from skyband.engine.groups import ReducedBatch
 from skyband.engine.measures import ROWS
 from skyband.engine.monitor import Monitor
-from skyband.engine.partials import CARRIED, FIRST, ID, PANE, REFRESHED, REMOTE, STREAM, TIME
+from skyband.engine.partials import CARRIED, FIRST, ID, PANE, PART, REFRESHED, REMOTE, STREAM, TIME
 from skyband.engine.plans import PartialsPlan
 from skyband.events.batch import StreamColumns
 from skyband.events.keys import is_text
+from skyband.expressions import Expression
+from skyband.expressions.bind import find_column
+from skyband.queries.outputs import Output, plain
 from skyband.spark import columns
 from skyband.spark.columns import quoted
 from skyband.spark.reducers.base import BatchProgress
@@ -71,7 +74,7 @@ class PartialsReducer:
         settled = plan.settled
         rows = df.select(
             *(F.expr(text).alias(name) for name, text in self._columns(plan, not_after).items()),
-            *(F.col(quoted(name)).alias(CARRIED + name) for name in plan.select),
+            *(self._carried(output).alias(CARRIED + output.name) for output in plan.outputs),
         )
         if settled.num_rows:
             known = df.sparkSession.createDataFrame(settled.rename_columns([_SETTLED_ID, REFRESHED]))
@@ -80,6 +83,7 @@ class PartialsReducer:
         else:
             rows = rows.withColumn(REFRESHED, F.lit(None).cast("bigint"))
         keys = {PANE: f"{_KIND} IN ({TAKEN}, {SETTLED})", ID: f"{_KIND} = {TAKEN}"}
+        keys |= {PART: f"{_KIND} = {TAKEN}"} if plan.partition is not None else {}
         grouped = [F.expr(f"CASE WHEN {mine} THEN {name} END").alias(name) for name, mine in keys.items()]
         return rows.groupBy(F.col(_KIND), *grouped).agg(
             self._latest(rows, plan), *(F.expr(text).alias(name) for name, text in self._sums(plan))
@@ -88,11 +92,15 @@ class PartialsReducer:
     def _columns(self, plan: PartialsPlan, not_after: int | None) -> dict[str, str]:
         """Return what is worked out of each row, as SQL."""
         sides, schema = plan.decomposition, self.schema
-        key = plan.group_by or self.source.id
+        key = plain(self.source.id).expression if plan.key is None else plan.key
         found = {TIME: self.time, ID: _id(key, schema)}
-        wanted = [f"isnotnull({self.time})", f"isnotnull({quoted(key)})"]
+        wanted = [f"isnotnull({self.time})"]
+        if plan.key is None or sides.service is not None:  # else NULL is a group
+            wanted.append(f"isnotnull({found[ID]})")
+        if plan.partition is not None:
+            found[PART] = plan.partition.spark_sql(schema)
         if plan.on is not None:
-            found[REMOTE] = _id(plan.on, schema)
+            found[REMOTE] = _id(plain(plan.on).expression, schema)
             wanted.append(f"isnotnull({quoted(plan.on)})")
         if not sides.aggregates:
             found[STREAM] = f"double({sides.part.spark_sql(schema)})"
@@ -106,9 +114,17 @@ class PartialsReducer:
         )
         found[PANE] = _pane(plan, self.time)
         for place, measure in enumerate(plan.measures.values()):
-            text = measure.values.spark_sql(schema)
-            found[_argument(place)] = text if measure.whole else f"nullif(double({text}), double('NaN'))"
+            found[_argument(place)] = measure.spark_argument(schema)
         return found
+
+    def _carried(self, output: Output) -> Column:
+        """Return what a row carries along; a column as it is."""
+        from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+        expression = output.expression
+        if expression.is_column:
+            return F.col(quoted(find_column(*expression.columns, schema=self.schema).name))
+        return F.expr(expression.spark_sql(self.schema))
 
     def _sums(self, plan: PartialsPlan) -> list[tuple[str, str]]:
         """Return what is worked out of the rows of a pane and id, as SQL."""
@@ -133,7 +149,7 @@ class PartialsReducer:
         if plan.on is not None:
             found.append(REMOTE)
             order.append(F.expr(_descending(REMOTE, is_text(self.schema.field(plan.on).type))))
-        carried = [CARRIED + name for name in plan.select]
+        carried = [CARRIED + output.name for output in plan.outputs]
         order += [columns.comparable(name, kinds[name]) for name in carried]
         place = F.struct(*(column.alias(f"place {i}") for i, column in enumerate(order)))
         return F.min_by(F.struct(*(F.col(quoted(name)) for name in [*found, *carried])), place).alias(_LATEST)
@@ -149,13 +165,15 @@ class PartialsReducer:
         taken = table.filter(pc.equal(table[_KIND], TAKEN)).combine_chunks()
         latest = taken[_LATEST].combine_chunks()
         found: dict[str, Any] = {PANE: taken[PANE], ID: taken[ID], TIME: latest.field(TIME), ROWS: taken[ROWS]}
+        if plan.partition is not None:
+            found[PART] = taken[PART].cast(plan.partition.bind(self.schema).arrow)
         if plan.on is not None:
             found[REMOTE] = latest.field(REMOTE)
         if not plan.decomposition.aggregates:
             found[STREAM] = latest.field(STREAM)
         for name, measure in plan.measures.items():
-            found[name] = pc.fill_null(taken[name], measure.nothing)
-        found |= {CARRIED + name: latest.field(CARRIED + name) for name in plan.select}
+            found[name] = taken[name] if measure.is_set else pc.fill_null(taken[name], measure.nothing)
+        found |= {CARRIED + output.name: latest.field(CARRIED + output.name) for output in plan.outputs}
         partials = pa.table(found)
         settled = table.filter(pc.equal(table[_KIND], SETTLED)).select([PANE, ROWS, FIRST, _NEWEST, REFRESHED])
         partly = [part.filter(pc.less(part[PANE], plan.partly_before))[ROWS] for part in (partials, settled)]
@@ -167,8 +185,8 @@ class PartialsReducer:
         )  # fmt: skip
 
 
-def _id(name: str, schema: pa.Schema) -> str:
-    return f"cast({quoted(name)} AS {'STRING' if is_text(schema.field(name).type) else 'BIGINT'})"
+def _id(key: Expression, schema: pa.Schema) -> str:
+    return f"cast({key.spark_sql(schema)} AS {'STRING' if key.bind(schema).type == 'text' else 'BIGINT'})"
 
 
 def _descending(name: str, text: bool) -> str:
