@@ -85,7 +85,8 @@ def truth(query: sb.Query, batches: Sequence[Sequence[Row]], delay: int | None) 
             for name, score in scored.items()
             if score is not None
         )
-        answers.append((reply.start, reply.end, [(None if n == NOBODY else n, s, -t) for _, t, n, s in ranked[: query.most_rows]]))
+        best = [(None if n == NOBODY else n, s, -t) for _, t, n, s in ranked[: query.most_rows]]
+        answers.append((reply.start, reply.end, best))
     return answers, oracle
 
 

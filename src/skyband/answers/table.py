@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -113,18 +113,32 @@ def _with_windows(block: AnswerBlock, answer: IntArray, columns: dict[str, Any])
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return tables of answers as one; ids, and partitions, that are not all of one type become text.
+    """Return tables of answers as one; columns that do not have one type in all become text.
 
     Examples
     --------
     >>> joined([pa.table({"partition": [1]}), pa.table({"partition": ["a"]})])["partition"].to_pylist()
     ['1', 'a']
     """
-    for name in ("id", "partition"):
-        kinds = {table.schema.field(name).type for table in tables if name in table.column_names}
-        if len(kinds - {pa.null()}) > 1:
+    for name in dict.fromkeys(name for table in tables for name in table.column_names):
+        kinds = {table.schema.field(name).type for table in tables if name in table.column_names} - {pa.null()}
+        if len(kinds) > 1 and common_type(kinds) == pa.string():
             tables = [column_as_text(table, name) for table in tables]
     return pa.concat_tables(tables, promote_options="permissive")
+
+
+def common_type(kinds: Collection[pa.DataType]) -> pa.DataType:
+    """Return the one type that values of some types go into without loss.
+
+    Examples
+    --------
+    >>> common_type([pa.int32(), pa.int64()]), common_type([pa.int64(), pa.float64()])
+    (DataType(int64), DataType(string))
+    """
+    if len({*kinds}) == 1:
+        return next(iter(kinds))
+    families = {pa.int64(): pa.types.is_signed_integer, pa.float64(): pa.types.is_floating}
+    return next((kind for kind, holds in families.items() if all(map(holds, kinds))), pa.string())
 
 
 def column_as_text(table: pa.Table, name: str) -> pa.Table:

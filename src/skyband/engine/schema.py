@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from skyband.algorithms.base import Algorithm
 from skyband.answers.answer import Answers
-from skyband.answers.table import TIME
+from skyband.answers.table import TIME, common_type
 from skyband.engine.intake import bind_outputs
 from skyband.engine.measures import final_types
 from skyband.engine.partials import Partials
@@ -89,17 +89,16 @@ def answer_schema(
     """Return the columns of all answers to queries over a stream, whichever of them come first."""
     window = pa.int64() if queries[0].window.counts else TIME
     fields = {"query": pa.string(), "window_start": window, "window_end": window, "rank": pa.int32()}
-    ids = [_id_type(query, source, schema) for query in queries]
-    fields["id"] = pa.string() if any(map(is_text, ids)) else pa.int64()
+    fields["id"] = pa.string() if text_ids(queries, source, schema) else pa.int64()
     fields |= {"score": pa.float64(), "time": TIME}
     partitions = [_partition_type(query, schema) for query in queries if query.partition_by is not None]
     if partitions:
-        fields["partition"] = partitions[0] if len(set(partitions)) == 1 else pa.string()
+        fields["partition"] = common_type(partitions)
     if any(query.emits_changes for query in queries):
         fields |= {"change": pa.string(), "previous_rank": pa.int32()}
-    for query in queries:
-        types = _output_types(query, schema)
-        fields |= {name: kind if fields.get(name, kind) == kind else pa.string() for name, kind in types.items()}
+    types = [_output_types(query, schema) for query in queries]
+    for name in dict.fromkeys(name for some in types for name in some):
+        fields[name] = common_type([some[name] for some in types if name in some])
     joined = [query.join.service for query in queries if query.join is not None]
     if joined:
         fields |= dict.fromkeys(joined, pa.float64()) | dict.fromkeys(JOINED_COLUMNS, pa.int64())
@@ -108,6 +107,11 @@ def answer_schema(
     if joined or not algorithm.exact:
         fields |= {"exact": pa.bool_(), "why": pa.string()}
     return pa.schema(list(fields.items()))
+
+
+def text_ids(queries: Sequence[Query], source: StreamColumns, schema: pa.Schema) -> bool:
+    """Tell whether the ids of some queries' answers are text, which all are where those of one are."""
+    return any(is_text(_id_type(query, source, schema)) for query in queries)
 
 
 def _partition_type(query: Query, schema: pa.Schema) -> pa.DataType:

@@ -52,6 +52,11 @@ class Output:
             return find_column(node.name, schema).type
         return self.expression.bind(schema).arrow
 
+    def worked_out(self, schema: pa.Schema) -> str:
+        """Return which column holds the values where expressions are worked out before, each under its own text."""
+        node = self.expression.tree
+        return find_column(node.name, schema).name if isinstance(node, Column) else str(self.expression)
+
     def needs(self, schema: pa.Schema) -> list[str]:
         """Return the columns that the values are made of; one that is named as the expression is has them already."""
         if str(self.expression) in schema.names:

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.engine.plans import RankingPlan
-from skyband.expressions.bind import find_column
 from skyband.order import IntArray
 from skyband.spark.columns import comparable
 from skyband.spark.reducers.thresholds import MOST_BUCKETS, constant, numbers
@@ -149,10 +148,7 @@ def _ties(plan: RankingPlan, schema: pa.Schema) -> tuple[tuple[str, ...], bool]:
     They do not from the first nested one on: Spark may order its values in another way.
     """
     nested = [pa.types.is_nested(output.type(schema)) for output in plan.outputs]
-    names = tuple(
-        find_column(*e.columns, schema=schema).name if e.is_column else str(e)
-        for e in (output.expression for output in plan.outputs)
-    )
+    names = tuple(output.worked_out(schema) for output in plan.outputs)
     return (names[: nested.index(True)], False) if any(nested) else (names, True)
 
 

@@ -27,7 +27,6 @@ from skyband.engine.plans import PartialsPlan
 from skyband.events.batch import StreamColumns
 from skyband.events.keys import is_text
 from skyband.expressions import Expression
-from skyband.expressions.bind import find_column
 from skyband.queries.outputs import Output, plain
 from skyband.spark import columns
 from skyband.spark.columns import quoted
@@ -121,10 +120,9 @@ class PartialsReducer:
         """Return what a row carries along; a column as it is."""
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
-        expression = output.expression
-        if expression.is_column:
-            return F.col(quoted(find_column(*expression.columns, schema=self.schema).name))
-        return F.expr(expression.spark_sql(self.schema))
+        if output.expression.is_column:
+            return F.col(quoted(output.worked_out(self.schema)))
+        return F.expr(output.expression.spark_sql(self.schema))
 
     def _sums(self, plan: PartialsPlan) -> list[tuple[str, str]]:
         """Return what is worked out of the rows of a pane and id, as SQL."""
