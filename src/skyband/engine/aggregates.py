@@ -17,7 +17,8 @@ import pyarrow as pa
 from skyband.answers.answer import AnswerBlock, Events
 from skyband.engine.explain import query_line
 from skyband.engine.groups import Stream
-from skyband.engine.intake import WARMING_UP
+from skyband.engine.intake import APPROXIMATE, WARMING_UP
+from skyband.engine.measures import SKETCH
 from skyband.engine.partials import ID, MANY_VALUES, PART, STREAM, TIME, Partials, PartialsGroup
 from skyband.engine.snapshot import State
 from skyband.order import FloatArray, IntArray, best_first, merit_of, rank_in_runs, value_ranks
@@ -106,8 +107,9 @@ class AggregateGroup(PartialsGroup[Partials]):
         )  # fmt: skip
         offsets = np.cumsum([0, *(len(best.score) for best in found)])
         warm, whole = due.start >= one.schedule.exact_from, np.array([best.whole for best in found])
-        why = np.where(warm, MANY_VALUES, WARMING_UP)
-        return self.answers.blocks(due, offsets, events, warm & whole, why, provisional=provisional)
+        rough = any(measure.function == SKETCH for measure in one.measures.values())
+        why = np.where(warm, APPROXIMATE if rough else MANY_VALUES, WARMING_UP)
+        return self.answers.blocks(due, offsets, events, warm & whole & (not rough), why, provisional=provisional)
 
     def explain(self, number: int) -> list[str]:  # noqa: ARG002 - only rankings are numbered
         """Say what is kept."""
