@@ -123,3 +123,30 @@ def test_ids_of_a_running_stream_do_not_become_text(spark: Any, tmp_path: Path) 
     later = sb.Query("later", k=1, score="count(*)", group_by="venue", window=WINDOWS[0])
     with pytest.raises(sb.QueryError, match="its ids, group_by venue, are text, and those of the answers so far are"):
         handle.register(later)
+
+
+def test_buckets_say_what_the_core_says(spark: Any, tmp_path: Path) -> None:
+    tables, sink = [table(seed, 200_000 * (seed + 1)) for seed in range(3)], Tables()
+    tables = [part.set_column(0, "t", pc.multiply(part["t"], 1_000)) for part in tables]
+    write(tmp_path / "in", tables)
+    query = sb.Query(
+        "q", k=2, score="x", window=sb.Window("100 ms", slide="40 ms"), partition_by=("venue", "n % 2 AS odd"),
+        select=("x * 2 AS twice", "city"),
+    )  # fmt: skip
+    provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    spark.conf.set("spark.sql.streaming.stateStore.providerClass", provider)
+    handle = sb.spark.start(
+        stream(spark, tmp_path / "in"), query, time="t", id="id", watermark="1 ms", trigger=NOW, sink=sink,
+        checkpoint=tmp_path / "checkpoint", placement="executors",
+    )  # fmt: skip
+    handle.awaitTermination()
+    found, truth = sorted_table(sink.found), core([query], tables, 1_000, time="t", id="id")
+    last = pc.max(found["window_end"])
+    truth = truth.filter(pc.less_equal(truth["window_end"], last))
+    assert found.num_rows > 100
+    assert plain(found, truth.column_names) == plain(truth, truth.column_names)
+    summed = sb.Query("sums", k=1, score="sum(x)", window=WINDOWS[0], partition_by="venue")
+    with pytest.raises(sb.InputError, match="query 'sums' aggregates, and buckets keep events; run it with placement"):
+        sb.spark.start(
+            stream(spark, tmp_path / "in"), summed, time="t", id="id", watermark="1 ms", placement="executors"
+        )
