@@ -59,7 +59,7 @@ def fold(before: Sequence[Row], changes: Sequence[Change]) -> list[Row]:
     return sorted(rows.values(), key=_place)
 
 
-def seat(row: Row) -> tuple[Any, int | str]:
+def seat(row: Row) -> tuple[Any, int | str | None]:
     """Return what no two rows of an answer have in common: partition and rank, or partition and id in a set.
 
     Examples
@@ -70,7 +70,7 @@ def seat(row: Row) -> tuple[Any, int | str]:
     return row.partition, row.id if row.rank is None else row.rank
 
 
-def moves(changes: Sequence[Change]) -> dict[tuple[Any, int | str], int | None]:
+def moves(changes: Sequence[Change]) -> dict[tuple[Any, int | str | None], int | None]:
     """Return where rows that are new in an answer or moved were before, by their seats; None for those that are new."""
     return {seat(change.row): change.previous_rank for change in changes if change.kind in ("entered", "moved")}
 

@@ -17,9 +17,8 @@ import pyarrow as pa
 from skyband.answers.answer import AnswerBlock, Events
 from skyband.engine.explain import query_line
 from skyband.engine.groups import Stream
-from skyband.engine.intake import APPROXIMATE, WARMING_UP
-from skyband.engine.measures import SKETCH
-from skyband.engine.partials import ID, MANY_VALUES, PART, STREAM, TIME, Partials, PartialsGroup
+from skyband.engine.intake import WARMING_UP
+from skyband.engine.partials import ID, PART, STREAM, TIME, Partials, PartialsGroup
 from skyband.engine.snapshot import State
 from skyband.order import FloatArray, IntArray, best_first, merit_of, rank_in_runs, value_ranks
 from skyband.queries.query import Query
@@ -28,7 +27,7 @@ from skyband.windows import NEVER, DueWindows
 
 @dataclass(frozen=True)
 class _Best:
-    """The rows of one answer, the best first, partition by partition; `whole`: all their distinct values are known."""
+    """The rows of one answer, the best first, partition by partition, and why they are not exact, if they are not."""
 
     id: pa.Array
     score: FloatArray
@@ -36,7 +35,7 @@ class _Best:
     part: IntArray
     partition: pa.Array
     shown: pa.Table | None
-    whole: bool
+    doubt: str
 
     def look(self) -> str:
         """Return a digest of what the answer shows."""
@@ -106,10 +105,9 @@ class AggregateGroup(PartialsGroup[Partials]):
             payload=pa.concat_tables(shown).combine_chunks() if shown else None,
         )  # fmt: skip
         offsets = np.cumsum([0, *(len(best.score) for best in found)])
-        warm, whole = due.start >= one.schedule.exact_from, np.array([best.whole for best in found])
-        rough = any(measure.function == SKETCH for measure in one.measures.values())
-        why = np.where(warm, APPROXIMATE if rough else MANY_VALUES, WARMING_UP)
-        return self.answers.blocks(due, offsets, events, warm & whole & (not rough), why, provisional=provisional)
+        warm, doubt = due.start >= one.schedule.exact_from, np.array([best.doubt for best in found])
+        why = np.where(warm, doubt, WARMING_UP)
+        return self.answers.blocks(due, offsets, events, why == "", why, provisional=provisional)
 
     def explain(self, number: int) -> list[str]:  # noqa: ARG002 - only rankings are numbered
         """Say what is kept."""
@@ -141,21 +139,21 @@ class AggregateGroup(PartialsGroup[Partials]):
 
 def _best(one: Partials, found: pa.Table) -> _Best:
     """Return the best of the objects of a window, of each partition."""
-    score = np.asarray(found[STREAM].to_numpy(), np.float64)
+    score, time = np.asarray(found[STREAM].to_numpy(), np.float64), np.asarray(found[TIME].to_numpy(), np.int64)
     scored = np.flatnonzero(~np.isnan(score))
-    objects, score = found.take(pa.array(scored)).combine_chunks(), score[scored]
-    time, part = np.asarray(objects[TIME].to_numpy(), np.int64), np.zeros(len(scored), np.int64)
-    if one.partition is not None and len(scored):
-        part = value_ranks(objects[PART])
-    order = best_first(merit_of(score, one.query.order), time, value_ranks(objects[ID]), part)
+    ids, part = found[ID].take(pa.array(scored)), np.zeros(len(scored), np.int64)
+    if PART in found.column_names:
+        part = value_ranks(found[PART].take(pa.array(scored)))
+    order = best_first(merit_of(score[scored], one.query.order), time[scored], value_ranks(ids), part)
     order = order[rank_in_runs(part[order]) < one.query.most_rows]
-    rows = pa.array(order, pa.int64())
+    rows = scored[order]
+    taken = pa.array(rows, pa.int64())
     return _Best(
-        id=objects[ID].take(rows).combine_chunks().cast(one.id_type),
-        score=score[order],
-        time=time[order],
+        id=found[ID].take(taken).combine_chunks().cast(one.id_type),
+        score=score[rows],
+        time=time[rows],
         part=part[order],
-        partition=objects[PART].take(rows).combine_chunks() if PART in objects.column_names else one.no_partitions,
-        shown=one.shown(objects, rows) if one.query.columns and len(order) else None,
-        whole=one.whole,
+        partition=found[PART].take(taken).combine_chunks() if PART in found.column_names else one.no_partitions,
+        shown=one.shown(found, taken) if one.query.columns and len(rows) else None,
+        doubt=one.doubt,
     )

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.engine.groups import QueryGroup, ReducedBatch, Stream
-from skyband.engine.intake import BatchOutcome, Counts, Evaluator, bind_outputs, require_columns
-from skyband.engine.measures import DISTINCT, ROWS, Measure, final, final_types, measures
+from skyband.engine.intake import APPROXIMATE, BatchOutcome, Counts, Evaluator, bind_outputs, require_columns
+from skyband.engine.measures import DISTINCT, ROWS, SKETCH, Measure, final, final_types, measures
 from skyband.engine.plans import PartialsPlan
 from skyband.engine.snapshot import State, under
 from skyband.engine.stats import GroupStats
@@ -102,6 +102,13 @@ class Partials:
     def id_type(self) -> pa.DataType:
         """The type of ids: text or int64."""
         return pa.int64() if self._bounds is None else self._bounds.ids
+
+    @property
+    def doubt(self) -> str:
+        """Why the last objects that were asked for are not exact; empty where they are."""
+        if any(one.function == SKETCH for one in self.measures.values()):
+            return APPROXIMATE
+        return "" if self.whole else MANY_VALUES
 
     @property
     def no_partitions(self) -> pa.Array:
