@@ -28,6 +28,7 @@ from skyband.engine.stats import GroupStats
 from skyband.errors import InputError, QueryError
 from skyband.events.batch import EventBatch, StreamColumns
 from skyband.events.keys import is_key, is_text
+from skyband.events.store import retyped
 from skyband.expressions import Bound, Expression
 from skyband.order import BoolArray, FloatArray, IntArray, merit_of, value_ranks
 from skyband.queries.outputs import Output, check_keys, plain
@@ -169,7 +170,7 @@ class Partials:
 
         kinds = {ID: ids} | {CARRIED + one.name: one.type(schema) for one in self.outputs}
         kinds |= {} if self._bounds.partition is None else {PART: self._bounds.partition.arrow}
-        self._parts = [_retyped(part, kinds) for part in self._parts]
+        self._parts = [retyped(part, kinds) for part in self._parts]
 
     def push(self, rows: EventBatch) -> BatchOutcome:
         """Take in one batch."""
@@ -552,15 +553,6 @@ def _id_type(key: Expression, what: str, schema: pa.Schema) -> pa.DataType:
 
 def _plain(kind: pa.DataType) -> pa.DataType:
     return pa.string() if is_text(kind) else pa.int64()
-
-
-def _retyped(table: pa.Table, kinds: Mapping[str, pa.DataType]) -> pa.Table:
-    """Give columns that hold nothing but NULL, whose types were guessed, the types that are known by now."""
-    for name, kind in kinds.items():
-        column = table[name] if name in table.column_names else None
-        if column is not None and column.type != kind and column.null_count == len(column):
-            table = table.set_column(table.column_names.index(name), name, pa.nulls(len(column), kind))
-    return table
 
 
 def _values(bound: Bound, batch: pa.RecordBatch) -> FloatArray:
