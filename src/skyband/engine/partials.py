@@ -50,6 +50,7 @@ class _Bounds:
     arguments: dict[str, Bound]
     key: Bound | None
     partition: Bound | None
+    parts: pa.DataType
     ids: pa.DataType
     remotes: pa.DataType
 
@@ -114,8 +115,7 @@ class Partials:
     @property
     def no_partitions(self) -> pa.Array:
         """The partitions of no rows."""
-        bound = None if self._bounds is None else self._bounds.partition
-        return pa.array([], pa.null() if bound is None else bound.arrow)
+        return pa.array([], pa.null() if self._bounds is None else self._bounds.parts)
 
     def __len__(self) -> int:
         return sum(part.num_rows for part in self._parts)
@@ -164,12 +164,13 @@ class Partials:
                        for name, one in self.measures.items()},
             key=None if self.key is None else self.key.bind(schema),
             partition=None if self.partition is None else self.partition.bind(schema),
+            parts=pa.null() if self.partition is None else part_type(self.partition, schema),
             ids=ids,
             remotes=ids if self.on is None else _id_type(plain(self.on).expression, "the join's on", schema),
         )  # fmt: skip
 
         kinds = {ID: ids} | {CARRIED + one.name: one.type(schema) for one in self.outputs}
-        kinds |= {} if self._bounds.partition is None else {PART: self._bounds.partition.arrow}
+        kinds |= {} if self.partition is None else {PART: self._bounds.parts}
         self._parts = [retyped(part, kinds) for part in self._parts]
 
     def push(self, rows: EventBatch) -> BatchOutcome:
@@ -202,7 +203,7 @@ class Partials:
         time = rows.time[chosen]
         columns: dict[str, Any] = {
             PANE: self.panes.of(time),
-            **({} if bounds.partition is None else {PART: bounds.partition.values(batch).cast(bounds.partition.arrow)}),
+            **({} if bounds.partition is None else {PART: bounds.partition.values(batch).cast(bounds.parts)}),
             ID: rows.ids.take(pa.array(chosen)).cast(bounds.ids),
             TIME: time,
             ROWS: np.ones(len(chosen), np.int64),
@@ -549,6 +550,12 @@ def _id_type(key: Expression, what: str, schema: pa.Schema) -> pa.DataType:
         msg = f"{what} names {str(key)!r}, which is {kind}; ids are text or whole numbers that fit int64: cast it"
         raise InputError(msg)
     return _plain(kind)
+
+
+def part_type(partition: Expression, schema: pa.Schema) -> pa.DataType:
+    """Return the type of partitions; times stay what they are."""
+    bound = partition.bind(schema)
+    return Output("", partition).type(schema) if bound.type == "time" else bound.arrow
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
