@@ -227,7 +227,8 @@ class Partials:
             # Which windows are the first is the same for all times of the first pane.
             self._note(int(time.min()), int(time.max()), int(partials[ROWS].to_numpy().sum()))
             self._parts.append(partials)
-            if len(self._parts) > MOST_PARTS or self._values > MOST_VALUES:
+            full = bool(self._sets) and sum(int(self._values(part).sum()) for part in self._parts) > MOST_VALUES
+            if len(self._parts) > MOST_PARTS or full:
                 self._parts = [self._reduced(_concat(self._parts), PANE)]
                 self._bound_values()
         if settled is not None and settled.num_rows:
@@ -236,27 +237,29 @@ class Partials:
             self._settle(settled)
 
     @property
-    def _values(self) -> int:
-        """How many distinct values are kept."""
-        sets = [name for name, one in self.measures.items() if one.function == DISTINCT]
-        return sum(len(pc.list_flatten(part[name])) for part in self._parts for name in sets)
+    def _sets(self) -> list[str]:
+        """The columns of distinct values, of which there is a bound."""
+        return [name for name, one in self.measures.items() if one.function == DISTINCT]
+
+    def _values(self, part: pa.Table) -> IntArray:
+        """Return how many distinct values each row of a part has."""
+        sizes = np.zeros(part.num_rows, np.int64)
+        for name in self._sets:
+            sizes += pc.list_value_length(part[name]).to_numpy()
+        return sizes
 
     def _bound_values(self) -> None:
         """Forget distinct values beyond the bound, those of the latest panes first; note which panes lack any."""
-        if self._values <= MOST_VALUES:
-            return
         (part,) = self._parts
-        pane = part[PANE].to_numpy()
+        pane, sizes = part[PANE].to_numpy(), self._values(part)
         order = np.argsort(pane, kind="stable")
-        sizes = np.zeros(len(pane), np.int64)
-        sets = [name for name, one in self.measures.items() if one.function == DISTINCT]
-        for name in sets:
-            sizes += pc.list_value_length(part[name]).to_numpy()
-        lacking = order[np.cumsum(sizes[order]) > MOST_VALUES]
+        lacking = order[(np.cumsum(sizes[order]) > MOST_VALUES) & (sizes[order] > 0)]
+        if len(lacking) == 0:
+            return
         self._cut |= set(pane[lacking].tolist())
         kept = np.ones(len(pane), bool)
         kept[lacking] = False
-        for name in sets:
+        for name in self._sets:
             cut = pc.if_else(pa.array(kept), part[name].combine_chunks(), pa.scalar([], part[name].type))
             part = part.set_column(part.column_names.index(name), name, cut)
         self._parts = [part]
