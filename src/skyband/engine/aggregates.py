@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from skyband.answers.answer import AnswerBlock, Events
 from skyband.engine.explain import query_line
 from skyband.engine.groups import Stream
-from skyband.engine.intake import WARMING_UP
+from skyband.engine.intake import WARMING_UP, too_many_ties
 from skyband.engine.partials import ID, STREAM, TIME, Partials, PartialsGroup
-from skyband.order import FloatArray, IntArray, best_first, merit_of
+from skyband.order import FloatArray, IntArray, best_first, merit_of, ranks_in_runs, recency_of
 from skyband.queries.query import Query
 from skyband.windows import NEVER, DueWindows
 
@@ -32,6 +32,7 @@ class _Best:
     score: FloatArray
     time: IntArray
     carried: pa.Table | None
+    cut: bool = False
 
 
 class AggregateGroup(PartialsGroup[Partials]):
@@ -73,7 +74,9 @@ class AggregateGroup(PartialsGroup[Partials]):
             part=None, partition=None, payload=pa.concat_tables(carried).combine_chunks() if carried else None,
         )  # fmt: skip
         offsets = np.cumsum([0, *(len(best.score) for best in found)])
-        return self.answers.blocks(due, offsets, events, due.start >= one.schedule.exact_from, WARMING_UP)
+        whole, cut = due.start >= one.schedule.exact_from, np.array([best.cut for best in found])
+        why = np.where(whole & cut, too_many_ties(one.query.max_ties), WARMING_UP)
+        return self.answers.blocks(due, offsets, events, whole & ~cut, why)
 
     def explain(self, number: int) -> list[str]:  # noqa: ARG002 - only rankings are numbered
         """Say what is kept."""
@@ -97,6 +100,9 @@ def _best(one: Partials, end: int) -> _Best:
     merit, time = merit_of(score[scored], one.query.order), np.asarray(found[TIME].to_numpy(), np.int64)
     names = found[ID].take(pa.array(scored)).combine_chunks()
     place = np.asarray(pc.rank(names, tiebreaker="dense"), np.int64)
-    rows = scored[best_first(merit, time[scored], place)[: one.query.most_rows]]
+    order = best_first(merit, recency_of(time[scored], one.query.prefer), place)
+    order = order[ranks_in_runs(one.query.ties, merit[order]) < one.query.most_rows]
+    cut = one.query.ties is not None and len(order) > one.query.max_ties
+    rows = scored[order[: one.query.max_ties] if cut else order]
     ids = found[ID].take(pa.array(rows)).combine_chunks().cast(one.id_type)
-    return _Best(ids, score[rows], time[rows], one.carried(ids.to_pylist()))
+    return _Best(ids, score[rows], time[rows], one.carried(ids.to_pylist()), cut)
