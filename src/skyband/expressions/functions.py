@@ -122,6 +122,10 @@ def _spark_whole(function: str) -> str:
     return f"(CASE WHEN abs({{0}}) < 4503599627370496D THEN cast({function}({{0}}) AS DOUBLE) ELSE {{0}} END)"
 
 
+def _same(a: v.Vec) -> v.Vec:
+    return a
+
+
 _UPPER, _LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 
 OPERATORS: dict[str, Function] = {
@@ -179,16 +183,14 @@ FUNCTIONS: dict[str, Function] = {
     "upper": _text(pc.ascii_upper, f"translate({{0}}, '{_LOWER}', '{_UPPER}')"),
     "trim": _text(lambda a: pc.utf8_trim(a, characters=" "), "trim({0})"),
     "concat": _text(v.concat, _joined("concat"), most=MANY),
+    "div": _math(np.divide, "try_divide({0}, {1})", _is_zero, arity=2),
+    "unix_micros": _function(_same, "{0}", TIME, INTEGER),
 }
 
 
 def _whole(kernel: v.Kernel, spark: str, arity: int = 1) -> Function:
     """Make a function of integers that gives an integer."""
     return _function(kernel, spark, INTEGER, INTEGER, arity)
-
-
-def _same(a: v.Vec) -> v.Vec:
-    return a
 
 
 def _sealed(text: str) -> str:
@@ -208,6 +210,10 @@ INTEGERS: dict[str, Function] = {
     "floor": _whole(_same, "{0}"),
     "ceil": _whole(_same, "{0}"),
     "round": _whole(_same, "{0}"),
+    "div": _whole(
+        v.divide_integers, "(CASE WHEN {1} = -1L THEN try_subtract(0L, {0}) ELSE {0} div nullif({1}, 0L) END)", 2
+    ),
+    "unix_micros": _whole(_same, "{0}"),
 }
 
 ALIASES = {
