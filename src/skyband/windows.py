@@ -8,22 +8,31 @@ are the same, one microsecond later.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple, Self, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, Self, TypeVar, cast, get_args
 
 import numpy as np
 
+from skyband.calendars import Calendar, Unit
 from skyband.errors import QueryError, TooManyWindows
 from skyband.order import ALWAYS, NEVER, IntArray
-from skyband.times import Duration, format_duration, parse_duration
+from skyband.times import FARTHEST, Duration, format_duration, parse_duration
 
 __all__ = ["ALWAYS", "NEVER", "Backfill", "DueWindows", "Layout", "Schedule", "layout", "progressions"]
 MOST_DUE = 20_000_000
 
 Closed = Literal["left", "right"]
+Kind = Literal["sliding", "cumulative", "all_time", "calendar"]
+WINDOW_KEYS: dict[Kind, tuple[str, ...]] = {
+    "sliding": ("size", "slide", "offset", "closed"),
+    "cumulative": ("cumulative", "step", "offset"),
+    "all_time": ("all_time", "every", "offset"),
+    "calendar": ("calendar", "zone"),
+}
+"""What the table of a window may hold, by its kind; the first key says which it is."""
 N = TypeVar("N", int, IntArray)
 
 _COUNT = re.compile(r"\s*(\d+)\s*(?:events?|rows?)\s*")
@@ -31,7 +40,10 @@ _COUNT = re.compile(r"\s*(\d+)\s*(?:events?|rows?)\s*")
 
 @dataclass
 class WindowGrid:
-    """Which windows there are, by number: window w is ``[phase + w * slide, phase + w * slide + size)``.
+    """Which windows there are, by number: window w ends at ``phase + w * slide + size``.
+
+    It starts at the first possible start from ``phase + w * slide`` on; these lie `period` apart. That is the slide
+    where windows slide. Where windows grow until they begin anew it is their size.
 
     Examples
     --------
@@ -40,24 +52,29 @@ class WindowGrid:
     (1, 3, 3, 12)
     >>> windows.first_end_after(12), windows.last_end_of(12), windows.first_start_from(12)
     (15, 21, 12)
+    >>> growing = WindowGrid(9, 3, period=9)
+    >>> [(growing.start(window), growing.end(window)) for window in range(4)]
+    [(0, 9), (9, 12), (9, 15), (9, 18)]
     """
 
     size: int
     slide: int
     phase: int = 0
+    period: int = 0
 
     def __post_init__(self) -> None:
         if not 0 < self.slide <= self.size:
             msg = f"the window has size {self.size} and slide {self.slide}; a slide is more than 0 and at most the size"
             raise QueryError(msg)
+        self.period = self.period or self.slide
 
     def start(self, window: N) -> N:
         """Return where a window starts."""
-        return self.phase + window * self.slide
+        return self.phase - -window * self.slide // self.period * self.period
 
     def end(self, window: N) -> N:
         """Return where a window ends."""
-        return self.start(window) + self.size
+        return self.phase + window * self.slide + self.size
 
     def first_of(self, position: N) -> N:
         """Return the first window that contains a position."""
@@ -65,7 +82,7 @@ class WindowGrid:
 
     def last_of(self, position: N) -> N:
         """Return the last window that contains a position."""
-        return (position - self.phase) // self.slide
+        return (position - self.phase) // self.period * self.period // self.slide
 
     def ending(self, end: int) -> int:
         """Return the window that ends there."""
@@ -88,7 +105,7 @@ class WindowGrid:
 
     def first_start_from(self, position: N) -> N:
         """Return the first window start at or after a position."""
-        return self.start(self.last_of(position - 1) + 1)
+        return self.phase - (self.phase - position) // self.period * self.period
 
 
 @dataclass(frozen=True)
@@ -126,7 +143,7 @@ class PaneGrid:
 
 @dataclass(frozen=True)
 class Window:
-    """The last `size`, answered every `slide`.
+    """The last `size`, answered every `slide`; other kinds of windows are made by the methods below.
 
     Parameters
     ----------
@@ -154,6 +171,8 @@ class Window:
     offset: int
     closed: Closed
     counts: bool
+    kind: Kind
+    periods: Calendar | None
 
     def __init__(
         self,
@@ -171,9 +190,103 @@ class Window:
             problems += _window_problems(length, step, shift, closed, counts, counts_too)
         if problems:
             raise QueryError(problems)
-        given = {"size": length, "slide": step, "offset": shift, "closed": closed, "counts": counts}
+        self._set(size=length, slide=step, offset=shift, closed=closed, counts=counts)
+
+    def _set(
+        self, *, size: int, slide: int, offset: int = 0, closed: Closed = "left", counts: bool = False,
+        kind: Kind = "sliding", periods: Calendar | None = None,
+    ) -> Self:  # fmt: skip
+        given = {"size": size, "slide": slide, "offset": offset, "closed": closed, "counts": counts, "kind": kind,
+                 "periods": periods}  # fmt: skip
         for name, value in given.items():
             object.__setattr__(self, name, value)
+        return self
+
+    @classmethod
+    def cumulative(cls, size: Duration, *, step: Duration, offset: Duration = 0) -> Self:
+        """Make windows that grow by `step` until they are `size` long, and then begin anew, as Flink's CUMULATE.
+
+        Parameters
+        ----------
+        size
+            How long they become: ``"1 day"`` gives windows that all start at midnight (UTC).
+        step
+            By how much they grow, and how often they are answered; `size` must be a multiple of it.
+        offset
+            Shifts the starts away from the epoch.
+
+        Examples
+        --------
+        >>> Window.cumulative("1 day", step="10 minutes")
+        Window.cumulative('1 day', step='10 minutes')
+        """
+        problems: list[str] = []
+        length, counts = parse_extent(size, "cumulative", problems)
+        grows, counts_too = parse_extent(step, "step", problems)
+        shift = _checked(offset, "offset", problems)
+        if counts or counts_too:
+            problems.append("cumulative windows are of time, and these count events; give both lengths in time")
+        if not problems:
+            problems += [
+                f"{what} is {format_duration(extent)}; it must be more than 0"
+                for what, extent in (("cumulative", length), ("step", grows))
+                if extent <= 0
+            ]
+        if not problems and length % grows:
+            problems.append(
+                f"step ({format_duration(grows)}) does not divide the length ({format_duration(length)}), so the last "
+                "window would be cut; give a step that fits into it a whole number of times"
+            )
+        if problems:
+            raise QueryError(problems)
+        return cls.__new__(cls)._set(size=length, slide=grows, offset=shift, kind="cumulative")
+
+    @classmethod
+    def all_time(cls, *, every: Duration, offset: Duration = 0) -> Self:
+        """Make windows of everything so far, which never begin anew; their answers have no start.
+
+        Parameters
+        ----------
+        every
+            How often they are answered.
+        offset
+            Shifts the times of the answers away from the epoch.
+
+        Examples
+        --------
+        >>> Window.all_time(every="10 seconds")
+        Window.all_time(every='10 seconds')
+        """
+        problems: list[str] = []
+        slide, counts = parse_extent(every, "every", problems)
+        shift = _checked(offset, "offset", problems)
+        if counts:
+            problems.append("windows of all time are answered in time, and every counts events; give a length of time")
+        elif not problems and slide <= 0:
+            problems.append(f"every is {format_duration(slide)}; it must be more than 0")
+        if problems:
+            raise QueryError(problems)
+        size = 2 * FARTHEST + (shift - FARTHEST) % slide  # they begin before all times, and end where answers are due
+        return cls.__new__(cls)._set(size=size, slide=slide, offset=shift, kind="all_time")
+
+    @classmethod
+    def calendar(cls, unit: Unit, *, zone: str = "UTC") -> Self:
+        """Make windows of the days, weeks (from Monday) or months of a time zone, each of its own length.
+
+        Parameters
+        ----------
+        unit
+            ``"day"``, ``"week"`` or ``"month"``.
+        zone
+            The name of a time zone, such as ``"Europe/Berlin"``.
+
+        Examples
+        --------
+        >>> Window.calendar("month", zone="Europe/Berlin")
+        Window.calendar('month', zone='Europe/Berlin')
+        """
+        periods = Calendar(unit, zone)
+        return cls.__new__(cls)._set(size=periods.room, slide=periods.room, kind="calendar", periods=periods)
 
     @property
     def shift(self) -> int:
@@ -185,24 +298,83 @@ class Window:
         """The windows on their axis."""
         if self.counts:  # answered every `slide` events: the ends are aligned, not the starts
             return WindowGrid(self.size, self.slide, -self.size % self.slide)
+        if self.kind == "all_time":
+            return WindowGrid(self.size, self.slide, -FARTHEST, self.size)
+        if self.kind == "cumulative":
+            return WindowGrid(self.size, self.slide, self.offset % self.size, self.size)
         return WindowGrid(self.size, self.slide, (self.offset + self.shift) % self.slide)
 
     def __repr__(self) -> str:
-        parts = [repr(format_extent(self.size, self.counts)), f"slide={format_extent(self.slide, self.counts)!r}"]
-        if self.offset:
-            parts.append(f"offset={format_duration(self.offset)!r}")
-        if self.closed != "left":
-            parts.append(f"closed={self.closed!r}")
-        return f"Window({', '.join(parts)})"
+        offset = [f"offset={format_duration(self.offset)!r}"] if self.offset else []
+        match self.kind:
+            case "cumulative":
+                parts = [repr(format_duration(self.size)), f"step={format_duration(self.slide)!r}", *offset]
+            case "all_time":
+                parts = [f"every={format_duration(self.slide)!r}", *offset]
+            case "calendar":
+                assert self.periods is not None
+                parts = [repr(self.periods.unit), f"zone={self.periods.zone!r}"]
+            case _:
+                parts = [repr(format_extent(self.size, self.counts)),
+                         f"slide={format_extent(self.slide, self.counts)!r}", *offset]  # fmt: skip
+                parts += [f"closed={self.closed!r}"] if self.closed != "left" else []
+        return f"Window{'' if self.kind == 'sliding' else f'.{self.kind}'}({', '.join(parts)})"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the parameters that make this window again."""
+        """Return the parameters that make this window again, as they stand in a query: a kind's in a table `window`."""
+        offset = {"offset": format_duration(self.offset)} if self.offset else {}
+        match self.kind:
+            case "cumulative":
+                size, step = format_duration(self.size), format_duration(self.slide)
+                return {"window": {"cumulative": size, "step": step, **offset}}
+            case "all_time":
+                return {"window": {"all_time": True, "every": format_duration(self.slide), **offset}}
+            case "calendar":
+                assert self.periods is not None
+                return {"window": {"calendar": self.periods.unit, "zone": self.periods.zone}}
         return {
             "size": format_extent(self.size, self.counts),
             "slide": format_extent(self.slide, self.counts),
             "offset": format_duration(self.offset) if self.offset else 0,
             "closed": self.closed,
         }
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """Make a window from plain values: what `as_dict` returns, or the table `window` of it.
+
+        Examples
+        --------
+        >>> Window.from_dict({"size": "1 hour"})
+        Window('1 hour', slide='1 hour')
+        >>> Window.from_dict({"all_time": True, "every": "10 seconds"})
+        Window.all_time(every='10 seconds')
+        """
+        table = given["window"] if set(given) == {"window"} else given
+        forms = "; ".join(f"{{{', '.join(keys)}}}" for keys in WINDOW_KEYS.values())
+        if not isinstance(table, Mapping):
+            msg = f"window is {table!r}; give a table with one of these sets of keys: {forms}"
+            raise QueryError(msg)
+        if "session" in table:
+            msg = f"session windows are not supported; window is a table with one of these sets of keys: {forms}"
+            raise QueryError(msg)
+        kind = next((kind for kind, keys in WINDOW_KEYS.items() if keys[0] in table), None)
+        if kind is None or (unknown := sorted(set(table) - set(WINDOW_KEYS[kind]))):
+            found = f"keys {', '.join(map(repr, table)) or 'none'}" if kind is None else f"unknown key {unknown[0]!r}"
+            msg = f"window has {found}; give a table with one of these sets of keys: {forms}"
+            raise QueryError(msg)
+        needed = {"cumulative": "step", "all_time": "every"}.get(kind)
+        if needed is not None and needed not in table:
+            msg = f"window has {kind} without {needed!r}; say how often it is answered, such as {needed} = '10 seconds'"
+            raise QueryError(msg)
+        if kind == "sliding":
+            return cls(**table)
+        rest = {key: value for key, value in table.items() if key != kind}
+        if kind == "all_time" and table[kind] is not True:
+            msg = f"all_time is {table[kind]!r}; write all_time = true, or leave it out"
+            raise QueryError(msg)
+        first = () if kind == "all_time" else (table[kind],)
+        return cast(Self, getattr(cls, kind)(*first, **rest))
 
 
 def parse_extent(value: Duration, what: str, problems: list[str]) -> tuple[int, bool]:

@@ -1,0 +1,167 @@
+"""Calendars: the days, weeks and months of a time zone, with daylight saving and their unequal lengths.
+
+Periods are numbered; number 0 contains the epoch or, in some zones, begins up to a day beside it. On the *axis* of a
+calendar each period has the same room: a moment lies at ``number * room + (moment - start of the period)``. So the
+periods are plain windows of the size `room` there, and positions are ordered as moments are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from functools import lru_cache
+from typing import Literal, get_args
+from zoneinfo import ZoneInfo, available_timezones
+
+import numpy as np
+
+from skyband.errors import QueryError
+from skyband.order import ALWAYS, NEVER, IntArray
+from skyband.times import DAY, FARTHEST, moment_of
+
+Unit = Literal["day", "week", "month"]
+
+_EPOCH = date(1970, 1, 1).toordinal()
+_MONDAY = date(1969, 12, 29).toordinal()
+_CYCLE = 146_097
+"""Days after which the Gregorian calendar repeats, weekdays included: beyond the years of `date`, rules do so too."""
+_YEARS, _MONTHS = 400, 4_800  # of a cycle
+_SAFE = date(2, 1, 1).toordinal(), date(9998, 1, 1).toordinal()
+_AT_ONCE = 64
+"""Periods that are looked up before and behind the ones that are asked for."""
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """The days, weeks (from Monday) or months of a time zone.
+
+    A day begins when its date is first shown by the clocks of the zone.
+
+    Examples
+    --------
+    >>> berlin = Calendar("day", "Europe/Berlin")
+    >>> spring = np.array([1_743_289_200, 1_743_375_599]) * 1_000_000  # 2025-03-30, 23 hours long
+    >>> berlin.positions(spring) - berlin.position(int(spring[0])) == [0, (23 * 3600 - 1) * 1_000_000]
+    array([ True,  True])
+    """
+
+    unit: Unit
+    zone: str
+
+    def __post_init__(self) -> None:
+        problems = []
+        if self.unit not in get_args(Unit):
+            problems.append(f"calendar is {self.unit!r}; use 'day', 'week' or 'month'")
+        if not isinstance(self.zone, str) or self.zone not in _zones():
+            problems.append(f"zone is {self.zone!r}; give the name of a time zone, such as 'Europe/Berlin' or 'UTC'")
+        if problems:
+            raise QueryError(problems)
+
+    @property
+    def room(self) -> int:
+        """How much of the axis each period has: as much as the longest, in which a zone had a day twice."""
+        return {"day": 2, "week": 8, "month": 32}[self.unit] * DAY
+
+    @property
+    def shortest(self) -> int:
+        """How long a period is at least, as a rule."""
+        return {"day": 1, "week": 7, "month": 28}[self.unit] * DAY - DAY // 24
+
+    def starts(self, low: int, high: int) -> IntArray:
+        """Return where the periods from `low` to `high` start, by number, in microseconds since the epoch."""
+        known = _KNOWN.get(self)
+        if known is None or low < known[0] or high >= known[0] + len(known[1]):
+            first, behind = (low, high + 1) if known is None else (
+                min(low, known[0]), max(high + 1, known[0] + len(known[1]))
+            )  # fmt: skip
+            first, behind = first - _AT_ONCE, behind + _AT_ONCE
+            known = first, np.array([self._start(number) for number in range(first, behind)], np.int64)
+            _KNOWN[self] = known
+        return known[1][low - known[0] : high + 1 - known[0]]
+
+    def positions(self, moments: IntArray) -> IntArray:
+        """Return where moments lie on the axis of the calendar."""
+        if not len(moments):
+            return moments
+        first = self._about(int(moments.min())) - 2
+        starts = self.starts(first, self._about(int(moments.max())) + 2)
+        place = np.searchsorted(starts, moments, side="right") - 1
+        return (first + place) * self.room + moments - starts[place]
+
+    def position(self, moment: int) -> int:
+        """Return where a moment lies on the axis; NEVER and ALWAYS, which are none, stay."""
+        if moment in (NEVER, ALWAYS):
+            return moment
+        return int(self.positions(np.clip(np.array([moment], np.int64), -FARTHEST, FARTHEST))[0])
+
+    def moments(self, positions: IntArray) -> IntArray:
+        """Return the moments at positions; behind the end of a period, the start of the next."""
+        if not len(positions):
+            return positions
+        number, within = np.divmod(positions, self.room)
+        first = int(number.min())
+        starts = self.starts(first, int(number.max()) + 1)
+        place = number - first
+        return np.minimum(starts[place] + within, starts[place + 1])
+
+    def moment(self, position: int) -> int:
+        """Return the moment at a position; NEVER and ALWAYS, which are none, stay."""
+        return position if position in (NEVER, ALWAYS) else int(self.moments(np.array([position], np.int64))[0])
+
+    def _about(self, moment: int) -> int:
+        """Return the number of the period of a moment in UTC."""
+        day = _EPOCH + moment // DAY
+        if self.unit == "day":
+            return day - _EPOCH
+        if self.unit == "week":
+            return (day - _MONDAY) // 7
+        cycles = 0 if _SAFE[0] <= day < _SAFE[1] else (day - _EPOCH) // _CYCLE
+        then = date.fromordinal(day - cycles * _CYCLE)
+        return (then.year - 1970) * 12 + then.month - 1 + cycles * _MONTHS
+
+    def _start(self, number: int) -> int:
+        """Return where a period starts: at the first moment of its first day."""
+        if self.unit == "day":
+            return self._midnight(_EPOCH + number)
+        if self.unit == "week":
+            return self._midnight(_MONDAY + 7 * number)
+        years, month = divmod(number, 12)
+        cycles = 0 if 2 <= 1970 + years < 9998 else years // _YEARS
+        return self._midnight(date(1970 + years - cycles * _YEARS, month + 1, 1).toordinal() + cycles * _CYCLE)
+
+    def _midnight(self, day: int) -> int:
+        """Return the first moment of a day, which is given by its ordinal."""
+        cycles = 0 if _SAFE[0] <= day < _SAFE[1] else (day - _EPOCH) // _CYCLE
+        then, zone = date.fromordinal(day - cycles * _CYCLE), ZoneInfo(self.zone)
+        local = datetime(then.year, then.month, then.day, tzinfo=zone)
+        # Of a time that clocks skip, fold 0 has the offset before the change and fold 1 the one behind it: so the
+        # change lies between. Of one that they show twice, fold 0 is the first.
+        plain = (then.toordinal() - _EPOCH) * DAY
+        first, other = (plain - _microseconds(local.replace(fold=fold).utcoffset()) for fold in (0, 1))
+        if other < first:
+            before, low, high = plain - first, other, first
+            while low < high:
+                middle = (low + high) // 2
+                low, high = (middle + 1, high) if _offset(middle, zone) == before else (low, middle)
+            first = low
+        return first + cycles * _CYCLE * DAY
+
+
+_KNOWN: dict[Calendar, tuple[int, IntArray]] = {}
+"""The starts of the periods that were asked for, from the number of the first on."""
+
+
+@lru_cache(1)
+def _zones() -> set[str]:
+    return available_timezones()
+
+
+def _microseconds(offset: timedelta | None) -> int:
+    assert offset is not None
+    return offset // timedelta(microseconds=1)
+
+
+def _offset(moment: int, zone: ZoneInfo) -> int:
+    then = moment_of(moment)
+    assert isinstance(then, datetime)
+    return _microseconds(then.astimezone(zone).utcoffset())
