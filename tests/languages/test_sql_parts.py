@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ from sqlglot import exp
 
 import skyband as sb
 from skyband.errors import LanguageError
-from skyband.languages.sql import Selected, _Statement
-from skyband.languages.sql_text import SqlDialect, SqlText
+from skyband.languages.sql import Selected, read_sql
+from skyband.languages.sql.text import SqlText
 
 PLAIN = """SELECT symbol, price * 2 AS score, window_end
 FROM HOP(trades, ts, INTERVAL 10 MINUTES, INTERVAL 1 HOUR) AS w
@@ -106,17 +107,41 @@ def test_what_says_the_same_is_allowed(text: str, old: str, new: str) -> None:
     assert sb.parse_sql(text.replace(old, new, 1)) == sb.parse_sql(text)
 
 
-def read(text: str, path: tuple[Any, ...] = (), key: str = "", value: Any = None) -> Selected:
+def parsed(text: str) -> exp.Expression:
+    """Parse the query of a text."""
+    found: list[exp.Expression] = []
+    with changed(found.append):
+        read_sql(text, name="query")
+    return found[-1]
+
+
+@contextmanager
+def changed(change: Callable[[exp.Expression], None]) -> Iterator[None]:
+    """Change trees between sqlglot and the rules."""
+    parse = SqlText.parsed
+
+    def parse_and_change(self: SqlText, tokens: Any) -> exp.Expression:
+        tree = parse(self, tokens)
+        if isinstance(tree, exp.Select):
+            change(tree)
+        return tree
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SqlText, "parsed", parse_and_change)
+        yield
+
+
+def read(text: str, path: tuple[Any, ...], key: str, value: Any) -> list[Selected]:
     """Read a text whose tree has one more part, at a path of keys and indices."""
-    reader = SqlText(text)
-    (statement,) = reader.statements(SqlDialect())
-    node: Any = statement
-    for step in path:
-        node = node[step] if isinstance(step, int) else node.args[step]
-    if key:
+
+    def change(tree: exp.Expression) -> None:
+        node: Any = tree
+        for step in path:
+            node = node[step] if isinstance(step, int) else node.args[step]
         node.set(key, value)
-    assert statement is not None
-    return _Statement(reader, statement, "query").read()
+
+    with changed(change):
+        return read_sql(text, name="query")
 
 
 def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], exp.Expression]]:
@@ -135,8 +160,7 @@ HARMLESS = {(exp.Identifier, "quoted"), (exp.Create, "replace"), (exp.Fetch, "di
 
 @pytest.mark.parametrize("text", TEXTS, ids=["plain", "grouped", "top n"])
 def test_no_argument_of_the_grammar_is_ignored(text: str) -> None:
-    (statement,) = SqlText(text).statements(SqlDialect())
-    before, tried = read(text), 0
+    statement, before, tried = parsed(text), read_sql(text, name="query"), 0
     for path, node in list(places(statement)):
         for key in set(node.arg_types) - {"comments"}:
             if node.args.get(key) or (type(node), key) in HARMLESS:

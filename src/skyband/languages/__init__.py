@@ -100,9 +100,7 @@ def to_rspql(query: Query, *, id: str = "id", stream: str = "S") -> str:  # noqa
     return _with_rdflib("rspql.writer").write(query, id, stream)  # type: ignore[no-any-return]
 
 
-def parse_sql(
-    text: str, *, name: str = "query", dialect: str = "flink", columns: Sequence[str] | None = None
-) -> Query:
+def parse_sql(text: str, *, name: str = "query", dialect: str = "flink", columns: Sequence[str] | None = None) -> Query:
     """Read a query in SQL.
 
     Parameters

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
 from sqlglot import exp
 from sqlglot.tokens import Token
 
@@ -69,8 +70,9 @@ def read_sql(
     *,
     name: str = "query",
     dialect: str = DEFAULT,
-    columns: Sequence[str] | None = None,
-    every: Duration = EVERY,
+    columns: Sequence[str] | pa.Schema | None = None,
+    time: str | None = None,
+    every: Duration | None = None,
 ) -> list[Selected]:
     """Read all queries of a text in SQL, with what it says of the stream.
 
@@ -83,24 +85,34 @@ def read_sql(
     dialect
         ``"flink"``, ``"spark"``, ``"postgres"`` or ``"ksqldb"``: quotes, division, windows.
     columns
-        The columns of tables that no CREATE TABLE describes, for ``*``.
+        The columns of tables that no CREATE TABLE describes, for ``*``; with their types, where these are known.
+    time
+        The column of event times of such tables, where a query does not name it.
     every
-        How often rankings of all time are answered.
+        How often rankings of all time are answered; every second when left out.
     """
     check_text(text, "text", MAX_LENGTH, LanguageError)
     reader = SqlText(text, find(dialect))
     try:
-        return _Script(reader, columns, every).read(name)
+        return _Script(reader, _described(columns, time), EVERY if every is None else every).read(name)
     except RecursionError:
         reader.fail("the query is nested too deeply")
+
+
+def _described(columns: Sequence[str] | pa.Schema | None, time: str | None) -> Scan:
+    """Return what is known of tables that no CREATE TABLE describes."""
+    if not isinstance(columns, pa.Schema):
+        return Scan("", time, columns=None if columns is None else tuple(columns))
+    moments = (one.name for one in columns if pa.types.is_timestamp(one.type) or pa.types.is_date(one.type))
+    return Scan("", time, columns=tuple(columns.names), moments=tuple(moments))
 
 
 class _Script:
     """The statements of one text."""
 
-    def __init__(self, text: SqlText, columns: Sequence[str] | None, every: Duration) -> None:
+    def __init__(self, text: SqlText, described: Scan, every: Duration) -> None:
         self.text, self.every = text, every
-        scans = {} if columns is None else {"": Scan("", columns=tuple(columns))}
+        scans = {"": described}
         self.selects = Selects(text, scans)
         self.scans, self.tables = scans, dict[str, Table]()
         self.views: dict[str, Callable[[], Relation]] = {}
@@ -124,11 +136,12 @@ class _Script:
         found = []
         for statement, body in reversed(queries):
             if statement.kind == "query" or statement.name not in self.used:
-                found.append((statement, body, self._relation(statement, body)))
+                found.append((statement, self._relation(statement, body)))
         if not found:
             self.text.fail("there is no query; write SELECT … FROM HOP(…) … ORDER BY … LIMIT 10")
         self._check_all(queries)
-        return [self._selected(*one, name if len(found) == 1 else None) for one in reversed(found)]
+        alone = name if len(found) == 1 else None
+        return [self._selected(statement, relation, alone) for statement, relation in reversed(found)]
 
     def _declare(self, statement: Statement) -> None:
         table = table_of(self.selects, statement)
@@ -165,15 +178,12 @@ class _Script:
         for tokens in self.selects.clauses.values():
             self.text.fail("this WINDOW stands behind no table", tokens[0].start)
 
-    def _selected(
-        self, statement: Statement, body: exp.Expression | None, relation: Relation, name: str | None
-    ) -> Selected:
+    def _selected(self, statement: Statement, relation: Relation, name: str | None) -> Selected:
         name = statement.name or name
         if name is None:
             message = "there are several queries, and this one has no name; write CREATE VIEW name AS SELECT …"
             self.text.fail(message, statement.place)
-        node = body if body is not None else exp.Select()
-        found = Translator(self.selects, relation, node, statement.place).translate(name, statement.emit, self.every)
+        found = Translator(self.selects, relation, statement.place).translate(name, statement.emit, self.every)
         scan = relation.scan
         table = self.tables.get(scan.table) or self.tables.get(scan.table.split(".")[-1])
         key = () if table is None or table.key is None else (table.key,)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NoReturn
 
 from sqlglot import exp
 
@@ -68,7 +69,7 @@ class Joins(Rankings):
                 return self._level(select, kept, Scope(ordered, outer=outer), where=False)
         self.refuse_join(join)
 
-    def refuse_join(self, join: exp.Expression) -> None:
+    def refuse_join(self, join: exp.Expression) -> NoReturn:
         """Refuse a join that is no ranking."""
         place = self.text.before(position(join), "JOIN", ",")
         self.text.fail(

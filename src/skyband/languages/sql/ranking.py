@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import NoReturn
 
@@ -39,8 +38,8 @@ class Rankings(Windows):
 
     # OVER.
 
-    def over(self, node: exp.Window, relation: Relation, scope: Scope, named: Mapping[str, exp.Window]) -> Over:
-        """Read ``ROW_NUMBER() OVER (PARTITION BY … ORDER BY …)``."""
+    def over(self, node: exp.Window, relation: Relation, scope: Scope, named: dict[str, exp.Window]) -> Over:
+        """Read ``ROW_NUMBER() OVER (PARTITION BY … ORDER BY …)``; `named` has what WINDOW lists."""
         call = self.take(node, "this")
         name = str(call.this).upper() if isinstance(call, exp.Anonymous) else ""
         if name not in _FUNCTIONS or call.expressions:

@@ -49,6 +49,7 @@ class Scan:
     time: str | None = None
     window: Window | None = None
     columns: tuple[str, ...] | None = None  # all of them, where they are known
+    moments: tuple[str, ...] = ()  # those that are known to hold times
 
 
 @dataclass(frozen=True)

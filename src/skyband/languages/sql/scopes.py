@@ -11,10 +11,19 @@ from sqlglot import exp
 
 from skyband.expressions.parse import position
 from skyband.expressions.tree import NULL, Call, Column, Literal, Node, Type
-from skyband.languages.sql.relations import END, START, TIME, WINDOW, Relation
+from skyband.languages.sql.relations import END, START, WINDOW, Relation
 from skyband.languages.sql.text import SqlText, Used
 from skyband.queries.decomposition import holds_aggregates
 
+# What may stand in nodes that are read here, and not by the table of expressions.
+_KEYS: dict[type, set[str]] = {
+    exp.Column: {"this", "table", "db", "catalog"},
+    exp.Div: {"this", "expression", "typed", "safe"},
+    exp.Filter: {"this", "expression"},
+    exp.Cast: {"this", "to", "safe", "_type"},
+    exp.TryCast: {"this", "to", "safe", "_type"},
+    exp.Anonymous: {"this", "expressions"},
+}
 _EDGES = {"start": START, "end": END, "window_start": START, "window_end": END}
 
 
@@ -63,6 +72,9 @@ class Expressions(Used):
         return None
 
     def _converted(self, node: exp.Expression, depth: int = 0) -> Node:
+        used = {key for key, value in node.args.items() if value not in (None, False, [])}
+        if not used <= _KEYS.get(type(node), used):
+            self.text.refuse(node)
         if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
             return self._column(node)
         if isinstance(node, exp.Div):
@@ -87,8 +99,9 @@ class Expressions(Used):
 
     def _column(self, node: exp.Column) -> Node:
         parts = node.parts
-        if not all(isinstance(part, exp.Identifier) for part in parts):
-            self.fail("here comes the name of a column", node)
+        for part in parts:
+            if not isinstance(part, exp.Identifier) or set(part.args) - {"this", "quoted"}:
+                self.text.refuse(part)
         *path, name = (part.name for part in parts)
         if not path:
             return self._bare(node, name)
@@ -147,7 +160,9 @@ class Expressions(Used):
         near = difflib.get_close_matches(name, names, 1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         place = position(node) if node is not None else self.text.word(name.upper(), None)
-        self.text.fail(f"there is no column {name!r} here{hint}; there are {', '.join(map(repr, names)) or 'none'}", place)
+        self.text.fail(
+            f"there is no column {name!r} here{hint}; there are {', '.join(map(repr, names)) or 'none'}", place
+        )
 
     def _unknown_qualifier(self, node: exp.Column, path: list[str], name: str) -> NoReturn:
         known = [alias or one.scan.table for alias, one in self.scope.sources.items()]

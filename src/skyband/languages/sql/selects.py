@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
@@ -29,6 +29,9 @@ from skyband.languages.sql.text import SqlText, words_of
 from skyband.languages.sql.windows import GroupWindow
 from skyband.queries.decomposition import holds_aggregates
 
+_PATH = ("catalog", "db", "table", "this")  # the parts of a table's name
+
+
 @dataclass
 class _Level:
     """What is known of one SELECT while it is read."""
@@ -39,6 +42,7 @@ class _Level:
     named: dict[str, exp.Window]
     outputs: dict[str, Node] = field(default_factory=dict)
     whole: bool = False
+    unused: set[str] = field(default_factory=set)  # names of WINDOW
 
 
 class Selects(Joins):
@@ -48,6 +52,7 @@ class Selects(Joins):
         super().__init__(text)
         self.tables = tables
         self.computed: dict[str, Mapping[str, Node]] = {}
+        self.named: set[int] = set()  # queries of WITH that nothing has used yet
 
     def query(self, node: exp.Expression, known: Environment, outer: Scope | None = None) -> Relation:
         """Return what a query yields; `known` has the views and the queries of WITH around it."""
@@ -58,13 +63,15 @@ class Selects(Joins):
         known = self._with(node, known)
         self.grouped.append(None)
         try:
-            return self._select(node, known, outer)
+            found = self._select(node, known, outer)
         finally:
             self.grouped.pop()
+        self._all_used(node)
+        return found
 
     def _with(self, select: exp.Select, known: Environment) -> Environment:
         """Return what is known inside: the queries of WITH, each of which knows those before it."""
-        found = dict(known)
+        found: dict[str, Callable[[], Relation]] = dict(known)
         if (given := self.take(select, "with_")) is None:
             return found
         for one in self.take(given, "expressions"):
@@ -73,13 +80,19 @@ class Selects(Joins):
             names = [self.whole(column).name for column in self.take(alias, "columns") or []]
             body = self.take(one, "this")
 
-            def read(
-                body: exp.Expression = body, before: Environment = before, names: list[str] = names
-            ) -> Relation:
+            def read(body: exp.Expression = body, before: Environment = before, names: list[str] = names) -> Relation:
+                self.named.discard(id(body))
                 return self.called(self.query(body, before), names, body)
 
+            self.named.add(id(body))
             found[str(name)] = read
         return found
+
+    def _all_used(self, select: exp.Select) -> None:
+        """Refuse a query of WITH that none uses."""
+        for one in select.args["with_"].expressions if select.args.get("with_") else []:
+            if id(one.this) in self.named:
+                self.fail(f"nothing uses the query {one.alias!r} of WITH; leave it out", one)
 
     # FROM.
 
@@ -107,7 +120,7 @@ class Selects(Joins):
         args = self.arguments(call)
         data = args[0] if args else None
         if isinstance(data, exp.Column):
-            inner = self._named(self.whole(data), [part.name for part in data.parts], known)
+            inner = self._named([str(self.name(data, key)) for key in _PATH if data.args.get(key)], known)
         elif isinstance(data, exp.Subquery):
             _, inner = self.source(data, known, outer)
         else:
@@ -117,17 +130,14 @@ class Selects(Joins):
     def _table(self, node: exp.Table, known: Environment) -> tuple[str, Relation]:
         if not all(isinstance(part, exp.Identifier) for part in node.parts):
             self.fail("FROM names a table, a query in brackets, or windows over a table", node)
-        path = [part.name for part in node.parts]
-        for key in ("this", "db", "catalog"):
-            if node.args.get(key) is not None:
-                self.name(node, key)
-        relation = self._named(node, path, known)
+        path = [str(self.name(node, key)) for key in _PATH if node.args.get(key)]
+        relation = self._named(path, known)
         if relation.whole and relation.keys is None:
             scan = self.clause(node, relation.scan)
             relation = replace(relation, scan=scan, direct=relation.direct or scan is not relation.scan)
         return self._aliased(node, path[-1], relation)
 
-    def _named(self, node: exp.Expression, path: list[str], known: Environment) -> Relation:
+    def _named(self, path: list[str], known: Environment) -> Relation:
         if len(path) == 1 and path[0] in known:
             return known[path[0]]()
         name = ".".join(path)
@@ -163,6 +173,7 @@ class Selects(Joins):
         if where and (given := self.take(select, "where")) is not None:
             source = self.condition(source, self.take(given, "this"), scope)
         level = _Level(select, source, replace(scope, sources=dict.fromkeys(scope.sources, source)), named)
+        level.unused = set(named)
         if len(scope.sources) > 1:
             level.scope = scope
         self._group(level)
@@ -170,6 +181,8 @@ class Selects(Joins):
         self._having(level)
         result = replace(level.source, columns=level.outputs, whole=level.whole, direct=False)
         result = self._qualify(level, result)
+        for name in level.unused:
+            self.fail(f"nothing uses the WINDOW {name!r}; leave it out", named[name])
         result = self._unique(level, result)
         return replace(self._ordered(level, result), direct=False)
 
@@ -202,7 +215,7 @@ class Selects(Joins):
         aliases = self._select_aliases(level)
         scope = replace(level.scope, aliases=aliases)
         keys = []
-        for given in self.take(group, "expressions"):
+        for given in self.take(group, "expressions") or []:
             key = self._by_place(level, given) or self.convert(given, scope, aggregates=False)
             keys += [key] if key not in keys else []
         window = self.grouped[-1]
@@ -261,6 +274,7 @@ class Selects(Joins):
         """Read one value of SELECT."""
         if isinstance(node, exp.Window):
             over = self.over(node, level.source, level.scope, level.named)
+            level.unused -= {one.name for one in node.find_all(exp.Identifier)}
             for value in (*over.parts, *(one.value for one in over.order)):
                 self._check_grouped(level.source, value, node)
             level.source, mark = level.source.number(over)
@@ -364,7 +378,9 @@ class Selects(Joins):
         keys = self.sorted(order, replace(scope, first=True))
         rest = tuple(key for key in keys if key.value not in parts)
         if not rest:
-            self.fail("ORDER BY names only what DISTINCT ON does; add what to rank by, as ORDER BY a, price DESC", order)
+            self.fail(
+                "ORDER BY names only what DISTINCT ON does; add what to rank by, as ORDER BY a, price DESC", order
+            )
         over = Over("ROW_NUMBER", tuple(part for part in parts if not is_mark(part)), rest)
         return replace(result, top=(over, 1), overs=(*result.overs, over))
 
@@ -373,11 +389,13 @@ class Selects(Joins):
         order, scope = self.take(level.select, "order"), replace(level.scope, aliases=level.outputs, first=True)
         limit = self.limit(level.select, order)
         if order is None:
-            if limit is not None and result.top is None:
-                self.fail("there is no ORDER BY, so nothing to rank by; write ORDER BY score DESC LIMIT 10", level.select)
+            if limit is not None and result.top is None and not result.overs:
+                self.fail(
+                    "there is no ORDER BY, so nothing to rank by; write ORDER BY score DESC LIMIT 10", level.select
+                )
             if limit is not None:
-                self.text.fail("LIMIT is not supported here: the rows are chosen already",
-                               self.text.after(position(level.select), "LIMIT", "FETCH"))  # fmt: skip
+                self.text.fail("LIMIT is not supported here: OVER ranks the rows, and a condition on its number says how "
+                               "many", self.text.after(position(level.select), "LIMIT", "FETCH"))  # fmt: skip
             return result
         place = self.text.before(position(order), "ORDER BY")
         if level.select.args.get("distinct") is not None and result.top is not None:
@@ -409,7 +427,19 @@ class Selects(Joins):
                     self.text.fail(f"there is no value number {place} in SELECT", where)
                 names = list(level.outputs)
                 ordered.set("this", exp.column(exp.to_identifier(names[place - 1], quoted=True)))
+            elif given is not None and not isinstance(given, exp.Column):
+                self._unambiguous(given, scope)
         return self.sorted(order, scope)
+
+    def _unambiguous(self, node: exp.Expression, scope: Scope) -> None:
+        """Refuse a name in an expression that an alias and a column may share."""
+        for column in node.find_all(exp.Column):
+            name = column.name
+            alias = None if column.table else scope.aliases.get(name)
+            sources = scope.sources.values()
+            if alias is not None and any(one.find(name) not in (None, alias) for one in sources):
+                message = f"{name!r} is an alias, and there may be a column of that name; in a larger expression it may"
+                self.fail(f"{message} mean either: write the expression itself", column)
 
     def _agrees(self, result: Relation, keys: tuple[Sorted, ...]) -> bool:
         """Tell whether answers come in an order anyway: by window, then by rank."""
@@ -422,7 +452,6 @@ class Selects(Joins):
         if not rest:
             return True
         return (is_number(rest[0].value) and not rest[0].descending) or tuple(rest) == over.order[: len(rest)]
-
 
 
 def _aggregates(node: exp.Expression) -> bool:

@@ -30,6 +30,7 @@ class Item:
     kind: OneOf["column", "computed", "watermark", "key"]
     names: list[str]
     expression: list[Token] = field(default_factory=list)
+    is_moment: bool = False  # whether the type of a column is one of times
 
 
 @dataclass
@@ -59,7 +60,7 @@ class Head:
         at = self.at + ahead
         if at >= len(self.tokens) or self.tokens[at].token_type in (TokenType.STRING, TokenType.IDENTIFIER):
             return ""
-        return self.tokens[at].text.upper()
+        return str(self.tokens[at].text).upper()
 
     def accept(self, *words: str) -> bool:
         """Step over some words, if they come next."""
@@ -74,7 +75,7 @@ class Head:
 
     def place(self) -> int:
         """Return where the next word stands."""
-        return self.tokens[min(self.at, len(self.tokens) - 1)].start
+        return int(self.tokens[min(self.at, len(self.tokens) - 1)].start)
 
     def name(self, what: str) -> str:
         """Read a name, perhaps with dots; return it."""
@@ -136,7 +137,9 @@ def _create(head: Head, place: int) -> Statement:
         pass
     what = head.upper()
     if what not in _OBJECTS:
-        head.text.fail(f"CREATE {what} is not supported; CREATE makes a {', '.join(_OBJECTS[:-1])} or SINK", head.place())
+        head.text.fail(
+            f"CREATE {what} is not supported; CREATE makes a {', '.join(_OBJECTS[:-1])} or SINK", head.place()
+        )
     head.at += 1
     if head.accept("IF"):
         if not head.accept("NOT", "EXISTS"):
@@ -214,10 +217,14 @@ def _items(text: SqlText, tokens: list[Token]) -> list[Item]:
         head = Head(text, part)
         if head.accept("WATERMARK"):
             if not head.accept("FOR"):
-                text.fail("WATERMARK FOR time AS time - INTERVAL '5' SECOND is how a watermark is written", head.place())
+                text.fail(
+                    "WATERMARK FOR time AS time - INTERVAL '5' SECOND is how a watermark is written", head.place()
+                )
             name = head.name("the column of time")
             if not head.accept("AS"):
-                text.fail("WATERMARK FOR time AS time - INTERVAL '5' SECOND is how a watermark is written", head.place())
+                text.fail(
+                    "WATERMARK FOR time AS time - INTERVAL '5' SECOND is how a watermark is written", head.place()
+                )
             found.append(Item("watermark", [name], part[head.at :]))
         elif head.upper().split()[:1] and head.upper().split()[0] in _CONSTRAINTS and _is_constraint(head):
             while head.at < len(part) and head.upper() != "(":
@@ -229,8 +236,10 @@ def _items(text: SqlText, tokens: list[Token]) -> list[Item]:
             if head.accept("AS"):
                 found.append(Item("computed", [name], part[head.at :]))
                 continue
-            found.append(Item("column", [name]))
             words = [token.text.upper() for token in part]
+            found.append(
+                Item("column", [name], is_moment=words[1:2] != [] and words[1].startswith(("TIMESTAMP", "DATE")))
+            )
             if any(word.startswith("PRIMARY") for word in words[1:]):
                 found.append(Item("key", [name]))
     return found
@@ -245,7 +254,9 @@ def _split(tokens: list[Token]) -> list[list[Token]]:
     found: list[list[Token]] = [[]]
     depth = 0
     for token in tokens:
-        depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1, TokenType.LT: 1, TokenType.GT: -1}.get(token.token_type, 0)
+        depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1, TokenType.LT: 1, TokenType.GT: -1}.get(
+            token.token_type, 0
+        )
         if token.token_type is TokenType.COMMA and depth == 0:
             found.append([])
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -32,9 +32,9 @@ def table_of(reader: Windows, statement: Statement) -> Table:
     """Read a CREATE TABLE."""
     name, items = statement.name or "", statement.items
     plain = None if items is None else tuple(one.names[0] for one in items if one.kind == "column")
-    found = Table(Scan(name, columns=plain), {})
-    if "timestamp" in statement.options:  # ksqlDB's, of a stream over Kafka
-        found.scan = Scan(name, statement.options["timestamp"], columns=plain)
+    moments = tuple(one.names[0] for one in items or [] if one.kind == "column" and one.is_moment)
+    # ksqlDB names the time among the options of a stream.
+    found = Table(Scan(name, statement.options.get("timestamp"), columns=plain, moments=moments), {})
     for item in items or []:
         if item.kind == "computed":
             _computed(reader, found, item)
@@ -59,7 +59,7 @@ def _watermark(reader: Windows, table: Table, item: Item) -> None:
     time = table.computed.get(name, Column(name))
     if not isinstance(time, Column):
         reader.text.fail(f"the column of time, {name!r}, is computed; event times are a column of the stream", place)
-    table.scan = Scan(table.scan.table, time.name, columns=table.scan.columns)
+    table.scan = replace(table.scan, time=time.name)
     table.watermark = format_duration(delay)
 
 
@@ -75,7 +75,9 @@ def _computed(reader: Windows, table: Table, item: Item) -> None:
             if function == "TO_TIMESTAMP_LTZ":
                 table.time_unit = _EPOCHS.get(unit)
             elif len(args) > 1:
-                reader.text.fail("TO_TIMESTAMP with a format is not supported; give ISO 8601 texts", item.expression[0].start)
+                reader.text.fail(
+                    "TO_TIMESTAMP with a format is not supported; give ISO 8601 texts", item.expression[0].start
+                )
             table.computed[name] = Column(args[0].name)
             return
     if isinstance(node, exp.Cast | exp.TryCast) and isinstance(node.this, exp.Column) and "TIMESTAMP" in str(node.to):

@@ -17,9 +17,7 @@ from skyband.languages.sql.dialects import Spelling
 
 _BEFORE_TABLE = (TokenType.FROM, TokenType.L_PAREN, TokenType.FARROW, TokenType.COMMA, TokenType.JOIN)
 _LEXED = re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|.""", re.DOTALL)
-_LEXED_BACKSLASH = re.compile(
-    r"""--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`[^`]*`|.""", re.DOTALL
-)
+_LEXED_BACKSLASH = re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`[^`]*`|.""", re.DOTALL)
 _Node = TypeVar("_Node", bound=exp.Expression)
 
 

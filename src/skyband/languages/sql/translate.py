@@ -6,15 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from sqlglot import exp
-
 from skyband.errors import QueryError
 from skyband.expressions.tree import Call, Column, Node, to_sql
 from skyband.languages.sql.relations import MARKS, Over, Relation, Sorted, is_number, made_of
 from skyband.languages.sql.statements import Emission
 from skyband.languages.sql.text import Used
+from skyband.order import Prefer, Ties
 from skyband.queries.decomposition import holds_aggregates
-from skyband.queries.query import ANSWER_COLUMNS, Emit, Prefer, Query, Ties
+from skyband.queries.query import ANSWER_COLUMNS, Emit, Query
 from skyband.times import Duration
 from skyband.windows import Window
 
@@ -35,8 +34,8 @@ class Translated:
 class Translator:
     """Makes a query of one relation."""
 
-    def __init__(self, used: Used, relation: Relation, node: exp.Expression, place: int) -> None:
-        self.used, self.relation, self.node, self.place = used, relation, node, place
+    def __init__(self, used: Used, relation: Relation, place: int) -> None:
+        self.used, self.relation, self.place = used, relation, place
         if relation.top is None:
             self._nothing_ranked()
         self.over: Over = relation.top[0]
@@ -48,7 +47,8 @@ class Translator:
         """Return the query."""
         relation, grouped = self.relation, self.relation.keys is not None
         if relation.unique:
-            self._fail("DISTINCT is not supported; group by what shall be there once, or rank with ROW_NUMBER()")
+            message = "DISTINCT is not supported; group by what shall be there once, or rank with ROW_NUMBER()"
+            self.used.text.fail(message, self.used.text.after(self.place, "DISTINCT"))
         if grouped and not relation.keys:
             self._fail("GROUP BY names the window and nothing else, so there is one row and nothing to rank")
         if not all(made_of(part, relation.keys or ()) for part in self.parts) and grouped:
@@ -65,7 +65,7 @@ class Translator:
         try:
             query = Query(name, k=self.k, score=to_sql(score), window=window, **given)
         except QueryError as error:
-            self.used.problems(error, self.node)
+            self._fail("; ".join(problem.split("\n")[0] for problem in error.problems))
         return Translated(query, tuple(self.ids), tuple(self._candidates()))
 
     def _fail(self, message: str) -> NoReturn:
@@ -89,9 +89,10 @@ class Translator:
         if _has(first.value, "largest of", "smallest of"):
             self._fail("the largest of groups is supported in a join with the groups themselves")
         if self.relation.keys is not None and not holds_aggregates(first.value):
-            self._fail(f"the groups are ranked by {to_sql(first.value)}, which is no aggregate; rank by SUM(…), COUNT(*)")
+            self._fail(f"groups are ranked by {to_sql(first.value)}, which is no aggregate; rank by SUM(…) or COUNT(*)")
         by_time = self._is_time(first.value)
-        score = Call("unix_micros", (first.value,)) if by_time else first.value
+        moment = by_time or (isinstance(first.value, Column) and first.value.name in self.relation.scan.moments)
+        score = Call("unix_micros", (first.value,)) if moment else first.value
         if rest and _TIES[self.over.function] is not None:
             self._refuse_second(rest[0], "RANK() and DENSE_RANK() are by one value")
         return score, self._prefer(by_time, rest)
@@ -107,7 +108,7 @@ class Translator:
             self.ids.append(rest[0].value.name)
             rest = rest[1:]
         if rest:
-            self._refuse_second(rest[0], "equal scores are ranked by time, then by id, and these may follow in this order")
+            self._refuse_second(rest[0], "equal scores are ranked by time, then by id; these may follow, in this order")
         return prefer
 
     def _refuse_second(self, key: Sorted, why: str) -> NoReturn:
@@ -175,9 +176,9 @@ class Translator:
 
     def _named(self, value: Node) -> str:
         """Write a key with the name that SELECT gives to it."""
-        names = [name for name, one in self.relation.columns.items() if one == value]
         own = value.name if isinstance(value, Column) else None
-        name = free_name(own if own in names or not names else names[0]) if own or names else f"key {to_sql(value)}"
+        names = [name for name, one in self.relation.columns.items() if one == value]
+        name = free_name(own if own is not None and (own in names or not names) else [*names, "key"][0])
         return to_sql(value) if name == own else f"{to_sql(value)} AS `{name}`"
 
     def _candidates(self) -> list[str]:

@@ -241,4 +241,3 @@ def _listed(tokens: list[Token]) -> list[list[Token]]:
 
 def _place(nodes: tuple[exp.Expression, ...]) -> int | None:
     return next((place for node in nodes if (place := position(node)) is not None), None)
-
