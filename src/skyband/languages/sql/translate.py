@@ -123,12 +123,11 @@ class Translator:
     def _select(self, score: Node) -> tuple[str, ...]:
         """Return what to carry, besides what every answer has: the window, the rank, the id and the score."""
         found: dict[str, str] = {}
-        relation = self.relation
-        shared = self.parts if len(self.parts) > 1 and relation.keys is None else ()
+        keys = (*(self.relation.keys or ()), *self.parts)
         for given, value in self._outputs():
             if _has(value, "largest of", "smallest of"):
                 self._fail("the largest of groups is supported in a join with the groups themselves")
-            if value in MARKS or value in (relation.keys or ()) or value in shared or self._own(given, value, score):
+            if value in MARKS or value in keys or self._own(given, value, score):
                 continue
             name = free_name(given)
             plain = isinstance(value, Column) and value.name == name
@@ -162,22 +161,22 @@ class Translator:
         return False
 
     def _partition(self) -> str | tuple[str, ...] | None:
-        if not self.parts:
-            return None
-        if len(self.parts) == 1:
-            return to_sql(self.parts[0])
-        return tuple(self._named(part) for part in self.parts)
+        return self._keys(self.parts)
 
     def _groups(self) -> str | tuple[str, ...] | None:
-        keys = self.relation.keys
-        if keys is None:
-            return None
-        return self._named(keys[0]) if len(keys) == 1 else tuple(map(self._named, keys))
+        return self._keys(self.relation.keys or ())
+
+    def _keys(self, keys: tuple[Node, ...]) -> str | tuple[str, ...] | None:
+        """Write keys: one that SELECT does not name alone, others as columns of the answer."""
+        shown = [value for _, value in self._outputs()]
+        if len(keys) == 1 and keys[0] not in shown and isinstance(keys[0], Column):
+            return to_sql(keys[0])
+        return tuple(map(self._named, keys)) or None
 
     def _named(self, value: Node) -> str:
         """Write a key with the name that SELECT gives to it."""
         own = value.name if isinstance(value, Column) else None
-        names = [name for name, one in self.relation.columns.items() if one == value]
+        names = [name for name, one in self._outputs() if one == value]
         name = free_name(own if own is not None and (own in names or not names) else [*names, "key"][0])
         return to_sql(value) if name == own else f"{to_sql(value)} AS `{name}`"
 
