@@ -172,6 +172,8 @@ FUNCTIONS: dict[str, Function] = {
     "tan": _math(np.tan, "tan({0})"),
     "radians": _math(lambda a: a * (np.pi / 180), f"({{0}} * {np.pi / 180!r}D)"),
     "degrees": _math(lambda a: a * (180 / np.pi), f"({{0}} * {180 / np.pi!r}D)"),
+    "div": _math(np.divide, "try_divide({0}, {1})", _is_zero, arity=2),
+    "unix_micros": _function(_same, "{0}", TIME, INTEGER),
     "isnan": _function(v.is_nan, "isnan({0})", NUMBER, BOOLEAN),
     "nanvl": _function(v.nanvl, "nanvl({0}, {1})", NUMBER, NUMBER, 2),
     "least": _function(v.extreme(v.less), _joined("least"), Group.LEAST, Group.LEAST, 2, MANY),
@@ -183,8 +185,6 @@ FUNCTIONS: dict[str, Function] = {
     "upper": _text(pc.ascii_upper, f"translate({{0}}, '{_LOWER}', '{_UPPER}')"),
     "trim": _text(lambda a: pc.utf8_trim(a, characters=" "), "trim({0})"),
     "concat": _text(v.concat, _joined("concat"), most=MANY),
-    "div": _math(np.divide, "try_divide({0}, {1})", _is_zero, arity=2),
-    "unix_micros": _function(_same, "{0}", TIME, INTEGER),
 }
 
 

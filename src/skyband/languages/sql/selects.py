@@ -212,8 +212,7 @@ class Selects(Joins):
         source = level.source
         if source.overs or source.top:
             self.fail("GROUP BY behind a ranking is not supported; group first, then rank", group, level.select)
-        aliases = self._select_aliases(level)
-        scope = replace(level.scope, aliases=aliases)
+        scope = replace(level.scope, aliases=self._select_aliases(level, group))
         keys = []
         for given in self.take(group, "expressions") or []:
             key = self._by_place(level, given) or self.convert(given, scope, aggregates=False)
@@ -228,7 +227,8 @@ class Selects(Joins):
             source = self.regrouped(source, tuple(keys), group)
         else:
             source = replace(source, keys=plain)
-        level.source = source
+        direct = source.direct or len(plain) < len(keys)
+        level.source = source = replace(source, direct=direct)
         level.scope = replace(level.scope, sources=dict.fromkeys(level.scope.sources, source))
 
     def _windowed(self, source: Relation, window: GroupWindow, node: exp.Expression) -> Relation:
@@ -237,11 +237,12 @@ class Selects(Joins):
         time = window.time or source.scan.time
         return replace(source, scan=replace(source.scan, time=time, window=window.window), direct=True)
 
-    def _select_aliases(self, level: _Level) -> dict[str, Node]:
-        """Return what SELECT calls values, for GROUP BY; aggregates and rankings are no keys."""
+    def _select_aliases(self, level: _Level, group: exp.Group) -> dict[str, Node]:
+        """Return what SELECT calls the values that GROUP BY names."""
         found = {}
+        named = {column.name for column in group.find_all(exp.Column)}
         for one in level.select.expressions:
-            if isinstance(one, exp.Alias) and not one.find(exp.Window) and not _aggregates(one):
+            if isinstance(one, exp.Alias) and one.alias in named and not one.find(exp.Window) and not _aggregates(one):
                 found[one.alias] = self.convert(one.this, level.scope)
         return found
 

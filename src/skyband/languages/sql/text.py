@@ -41,7 +41,6 @@ class SqlText(Reader):
             self.tokens = _functions(self.spelling.grammar().tokenize(self.text))
         except Exception:  # a TokenError, or a bug of sqlglot
             self.fail("the text cannot be read: is every quote closed?")
-        self.check_tokens(self.tokens)
         found: list[list[Token]] = [[]]
         for token in self.tokens:
             if token.token_type is TokenType.SEMICOLON:
@@ -53,10 +52,17 @@ class SqlText(Reader):
     def parsed(self, tokens: Sequence[Token]) -> exp.Expression:
         """Parse the words of one query or expression."""
         kept = without_table(tokens)
+        self.check_tokens(kept)
         found = self.read_tokens(self.spelling.grammar(), kept)
         if len(found) != 1 or found[0] is None:
             self.fail("there is no query here", tokens[0].start if tokens else None)
         return found[0]
+
+    def check_tokens(self, tokens: list[Token]) -> None:
+        """Refuse what is read wrongly, and what is nested too deeply; VARCHAR alone is a text of any length."""
+        lengths = {id(token) for token, after in pairwise(tokens) if after.token_type is TokenType.L_PAREN}
+        plain = (TokenType.CHAR, TokenType.VARCHAR)
+        super().check_tokens([one for one in tokens if one.token_type not in plain or id(one) in lengths])
 
     def after(self, place: int | None, *words: str) -> int | None:
         """Return where one of some words stands for the first time behind a place."""
