@@ -130,8 +130,7 @@ class Translator:
             if value in MARKS or value in keys or self._own(given, value, score):
                 continue
             name = free_name(given)
-            plain = isinstance(value, Column) and value.name == name
-            found[name] = name if plain else f"{to_sql(value)} AS `{name}`"
+            found[name] = self._named(value, name, name)
         return tuple(found.values())
 
     def _outputs(self) -> Iterable[tuple[str, Node]]:
@@ -161,24 +160,33 @@ class Translator:
         return False
 
     def _partition(self) -> str | tuple[str, ...] | None:
-        return self._keys(self.parts)
+        if len(self.parts) == 1 and self.parts[0] not in self._shown():
+            return to_sql(self.parts[0])
+        names = [self._name(part) for part in self.parts]
+        return (
+            tuple(self._named(part, name, to_sql(part)) for part, name in zip(self.parts, names, strict=True)) or None
+        )
 
     def _groups(self) -> str | tuple[str, ...] | None:
-        return self._keys(self.relation.keys or ())
+        keys = self.relation.keys or ()
+        if len(keys) == 1 and isinstance(keys[0], Column) and keys[0] not in self._shown():
+            return keys[0].name
+        return (
+            tuple(self._named(key, name, name) for key, name in zip(keys, map(self._name, keys), strict=True)) or None
+        )
 
-    def _keys(self, keys: tuple[Node, ...]) -> str | tuple[str, ...] | None:
-        """Write keys: one that SELECT does not name alone, others as columns of the answer."""
-        shown = [value for _, value in self._outputs()]
-        if len(keys) == 1 and keys[0] not in shown and isinstance(keys[0], Column):
-            return to_sql(keys[0])
-        return tuple(map(self._named, keys)) or None
+    def _shown(self) -> list[Node]:
+        return [value for _, value in self._outputs()]
 
-    def _named(self, value: Node) -> str:
-        """Write a key with the name that SELECT gives to it."""
-        own = value.name if isinstance(value, Column) else None
-        names = [name for name, one in self._outputs() if one == value]
-        name = free_name(own if own is not None and (own in names or not names) else [*names, "key"][0])
-        return to_sql(value) if name == own else f"{to_sql(value)} AS `{name}`"
+    def _name(self, key: Node) -> str:
+        """Return what SELECT calls a key, or what it is called by itself."""
+        own = key.name if isinstance(key, Column) else None
+        names = [name for name, one in self._outputs() if one == key]
+        return free_name(own if own is not None and (own in names or not names) else [*names, "key"][0])
+
+    def _named(self, value: Node, name: str, own: str) -> str:
+        """Write a value with a name; `own` is how it is written where that is the column's."""
+        return own if isinstance(value, Column) and value.name == name else f"{to_sql(value)} AS `{name}`"
 
     def _candidates(self) -> list[str]:
         """Return columns that may be the stream's ids: what is selected or grouped by, then all others."""
