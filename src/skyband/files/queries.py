@@ -15,11 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from skyband.errors import InputError, LanguageError, QueryError
-from skyband.events.keys import is_key
 from skyband.files.services import remote_of
 from skyband.languages import read_rspql, read_sql
 from skyband.languages.mapping import SETTINGS, mapping_of
-from skyband.languages.sql import Selected
+from skyband.languages.sql import common_id, only_time
 from skyband.languages.sql.dialects import DEFAULT
 from skyband.languages.toml import load_toml, read_text
 from skyband.queries.query import Query
@@ -106,7 +105,7 @@ def _load_sql(path: Path, mapping: Path | None, sql: SqlOptions) -> QueryFile:
         raise QueryError(msg)
     if problems := _not_text(given):
         raise QueryError([f"{mapping}: {problem}" for problem in problems])
-    time = sql.time or given.get("time") or _only_time(sql.schema)
+    time = sql.time or given.get("time") or only_time(sql.schema)
     with _naming(path):
         found = read_sql(
             read_text(path), name=path.stem, dialect=sql.dialect, time=time, columns=sql.schema, every=sql.every
@@ -118,24 +117,7 @@ def _load_sql(path: Path, mapping: Path | None, sql: SqlOptions) -> QueryFile:
         said["time"] = _same("time", times, path)
     known = {key: value for key, value in said.items() if value is not None}
     file = _query_file(queries, repeated(queries), {**known, **given}, path)
-    return replace(file, subject=_subject(found, sql.schema), noted=found[0].noted)
-
-
-def _only_time(schema: pa.Schema | None) -> str | None:
-    """Return the only column of timestamps."""
-    found = [] if schema is None else [field.name for field in schema if pa.types.is_timestamp(field.type)]
-    return found[0] if len(found) == 1 else None
-
-
-def _subject(found: Sequence[Selected], schema: pa.Schema | None) -> str | None:
-    """Return the column of ids: the first that the queries name, and that can hold ids; they must agree on it."""
-
-    def serves(name: str) -> bool:
-        return schema is None or (name in schema.names and is_key(schema.field(name).type))
-
-    chosen = [next((name for name in one.ids if serves(name)), None) for one in found]
-    ranked = [name for one, name in zip(found, chosen, strict=True) if one.query.ranks_events] or chosen[:1]
-    return ranked[0] if len(set(ranked)) == 1 else None
+    return replace(file, subject=common_id(found, sql.schema), noted=found[0].noted)
 
 
 def _same(what: str, columns: Sequence[str], path: Path) -> str:

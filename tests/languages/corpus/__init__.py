@@ -1,1 +1,1 @@
-"""Queries as stream engineers write them, each with the right answer by DuckDB: `cases` has the texts, `truth` the tables."""
+"""Queries as stream engineers write them, and what DuckDB answers: `cases` has the texts, `truth` the tables."""

@@ -265,8 +265,8 @@ CASES = [
         SELECT id, volume FROM (
           SELECT *, RANK() OVER (PARTITION BY window_start, window_end ORDER BY volume DESC) AS r FROM {TUMBLE}
         ) WHERE r <= 2""",
-         "SELECT window_end, id, volume, rank() OVER (PARTITION BY window_end ORDER BY volume DESC) AS rank FROM tumble "
-         "QUALIFY rank <= 2"),
+         "SELECT window_end, id, volume, rank() OVER (PARTITION BY window_end ORDER BY volume DESC) AS rank "
+         "FROM tumble QUALIFY rank <= 2"),
     Case("DENSE_RANK", f"""
         SELECT id, volume FROM (
           SELECT *, DENSE_RANK() OVER (PARTITION BY window_start, window_end ORDER BY volume DESC) AS r FROM {TUMBLE}
@@ -274,8 +274,8 @@ CASES = [
          "SELECT window_end, id, volume, dense_rank() OVER (PARTITION BY window_end ORDER BY volume DESC) AS rank "
          "FROM tumble QUALIFY rank <= 2"),
     Case("WITH TIES", f"SELECT id, volume FROM {TUMBLE} ORDER BY volume DESC FETCH FIRST 2 ROWS WITH TIES",
-         "SELECT window_end, id, volume, rank() OVER (PARTITION BY window_end ORDER BY volume DESC) AS rank FROM tumble "
-         "QUALIFY rank <= 2"),
+         "SELECT window_end, id, volume, rank() OVER (PARTITION BY window_end ORDER BY volume DESC) AS rank "
+         "FROM tumble QUALIFY rank <= 2"),
     Case("RANK of groups", f"""
         SELECT shop, items FROM (
           SELECT *, RANK() OVER (PARTITION BY window_start, window_end ORDER BY items DESC) AS r FROM ({TOTALS})
@@ -324,8 +324,8 @@ CASES = [
             GROUP BY TUMBLE(ts, INTERVAL '10' MINUTE), shop)
         ) WHERE n <= 3""", _groups("tumble", "shop", "sum(price)", 3, "shop, sum(price) AS total")),
     Case("HOP in GROUP BY", """
-        SELECT shop, HOP_END(ts, INTERVAL '10' MINUTE, INTERVAL '20' MINUTE) AS e, COUNT(*) AS items, SUM(price) AS total
-        FROM sales GROUP BY HOP(ts, INTERVAL '10' MINUTE, INTERVAL '20' MINUTE), shop
+        SELECT shop, HOP_END(ts, INTERVAL '10' MINUTE, INTERVAL '20' MINUTE) AS e, COUNT(*) AS items,
+               SUM(price) AS total FROM sales GROUP BY HOP(ts, INTERVAL '10' MINUTE, INTERVAL '20' MINUTE), shop
         ORDER BY total DESC LIMIT 2""",
          _groups("hop", "shop", "sum(price)", 2, "shop, count(*) AS items, sum(price) AS total")),
     Case("a window with a name", """
@@ -350,7 +350,7 @@ CASES = [
         SELECT id, turnover FROM TABLE(TUMBLE(TABLE sales, DESCRIPTOR(ts), INTERVAL '10' MINUTES))
         ORDER BY turnover DESC LIMIT 2""",
          _events("tumble", "price * volume DESC", 2, "id, price * volume AS turnover")),
-    Case("a view that filters", f"""
+    Case("a view that filters", """
         CREATE VIEW dear AS SELECT * FROM sales WHERE price > 100;
         SELECT id, price FROM TABLE(TUMBLE(TABLE dear, DESCRIPTOR(ts), INTERVAL '10' MINUTES))
         ORDER BY price LIMIT 2""", _events("tumble", "price", 2, "id, price", "price > 100")),
@@ -393,10 +393,12 @@ CASES = [
             FROM HOP(sales, ts, INTERVAL '10 MINUTES', INTERVAL '20 MINUTES') GROUP BY window_start, window_end, shop)
         ) WHERE rank <= 2 EMIT ON WINDOW CLOSE;""",
          _groups("hop", "shop", "sum(price)", 2, "shop, sum(price) AS total"), "postgres"),
-    Case("Postgres: sink", f"""
+    Case("Postgres: sink", """
         CREATE SOURCE sales (id BIGINT, shop VARCHAR, price DOUBLE PRECISION, ts TIMESTAMP,
-                             WATERMARK FOR ts AS ts - INTERVAL '5 seconds') WITH (connector = 'kafka') FORMAT PLAIN ENCODE JSON;
-        CREATE SINK dearest AS SELECT id, price FROM TUMBLE(sales, ts, INTERVAL '10 minutes') ORDER BY price DESC LIMIT 2
+                             WATERMARK FOR ts AS ts - INTERVAL '5 seconds') WITH (connector = 'kafka')
+        FORMAT PLAIN ENCODE JSON;
+        CREATE SINK dearest AS
+        SELECT id, price FROM TUMBLE(sales, ts, INTERVAL '10 minutes') ORDER BY price DESC LIMIT 2
         WITH (connector = 'kafka', topic = 'dearest');""", _events("tumble", "price DESC", 2, "id, price"), "postgres"),
     Case("Postgres: DISTINCT ON", "SELECT DISTINCT ON (shop) shop, id, price FROM sales ORDER BY shop, price DESC",
          "SELECT shop, id, price, row_number() OVER (PARTITION BY shop ORDER BY price DESC) AS rank FROM sales "

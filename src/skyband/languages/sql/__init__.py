@@ -1,13 +1,13 @@
 """SQL: the rankings that stream engineers write, as the queries that they are.
 
 sqlglot reads the grammar (`text`, `dialects`); statements, nested queries, CTEs and views become one normal form
-(`statements`, `selects`, `relations`), and that becomes a `Query` (`translate`). Each rule notes which parts of the parsed
-text it used, and in the end whatever is left is refused by its name: nothing that was written is ignored.
+(`statements`, `selects`, `relations`), and that becomes a `Query` (`translate`). Each rule notes which parts of the
+parsed text it used, and in the end whatever is left is refused by its name: nothing that was written is ignored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from sqlglot import exp
 from sqlglot.tokens import Token
 
 from skyband.errors import LanguageError
+from skyband.events.keys import is_key
 from skyband.expressions.parse import check_text
 from skyband.languages.sql.dialects import DEFAULT, find
 from skyband.languages.sql.relations import Relation, Scan
@@ -70,7 +71,7 @@ def read_sql(
     *,
     name: str = "query",
     dialect: str = DEFAULT,
-    columns: Sequence[str] | pa.Schema | None = None,
+    columns: Sequence[str] | pa.Schema | Mapping[str, pa.Schema] | None = None,
     time: str | None = None,
     every: Duration | None = None,
 ) -> list[Selected]:
@@ -85,7 +86,8 @@ def read_sql(
     dialect
         ``"flink"``, ``"spark"``, ``"postgres"`` or ``"ksqldb"``: quotes, division, windows.
     columns
-        The columns of tables that no CREATE TABLE describes, for ``*``; with their types, where these are known.
+        The columns of tables that no CREATE TABLE describes, for ``*``; with their types, where these are known. A
+        mapping has them by the name of the table, and there are no other tables then.
     time
         The column of event times of such tables, where a query does not name it.
     every
@@ -94,7 +96,9 @@ def read_sql(
     check_text(text, "text", MAX_LENGTH, LanguageError)
     reader = SqlText(text, find(dialect))
     try:
-        return _Script(reader, _described(columns, time), EVERY if every is None else every).read(name)
+        known = columns if isinstance(columns, Mapping) else {"": columns}
+        scans = {table: _described(given, time) for table, given in known.items()}
+        return _Script(reader, scans, EVERY if every is None else every).read(name)
     except RecursionError:
         reader.fail("the query is nested too deeply")
 
@@ -110,9 +114,8 @@ def _described(columns: Sequence[str] | pa.Schema | None, time: str | None) -> S
 class _Script:
     """The statements of one text."""
 
-    def __init__(self, text: SqlText, described: Scan, every: Duration) -> None:
+    def __init__(self, text: SqlText, scans: dict[str, Scan], every: Duration) -> None:
         self.text, self.every = text, every
-        scans = {"": described}
         self.selects = Selects(text, scans)
         self.scans, self.tables = scans, dict[str, Table]()
         self.views: dict[str, Callable[[], Relation]] = {}
@@ -191,3 +194,20 @@ class _Script:
             found.query, scan.table, scan.time, tuple(dict.fromkeys((*found.forced, *key, *found.ids))),
             None if table is None else table.watermark, None if table is None else table.time_unit, tuple(self.noted),
         )  # fmt: skip
+
+
+def only_time(schema: pa.Schema | None) -> str | None:
+    """Return the only column of timestamps, which has the event times where nobody says otherwise."""
+    found = [] if schema is None else [field.name for field in schema if pa.types.is_timestamp(field.type)]
+    return found[0] if len(found) == 1 else None
+
+
+def common_id(found: Sequence[Selected], schema: pa.Schema | None) -> str | None:
+    """Return the column of ids: the first that queries name, and that can hold ids; they must agree on it."""
+
+    def serves(name: str) -> bool:
+        return schema is None or (name in schema.names and is_key(schema.field(name).type))
+
+    chosen = [next((name for name in one.ids if serves(name)), None) for one in found]
+    ranked = [name for one, name in zip(found, chosen, strict=True) if one.query.ranks_events] or chosen[:1]
+    return ranked[0] if len(set(ranked)) == 1 else None

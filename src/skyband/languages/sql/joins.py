@@ -101,8 +101,8 @@ class Joins(Rankings):
             or not set(parts) <= matched or not all(made_of(one, parts) for one in keys.where)
         ):  # fmt: skip
             self.fail(
-                "LATERAL is supported as FROM (SELECT DISTINCT k FROM t) AS a, LATERAL (SELECT … FROM t WHERE t.k = a.k "
-                "ORDER BY … LIMIT 3), with the same table in both",
+                "LATERAL is supported as FROM (SELECT DISTINCT k FROM t) AS a, "
+                "LATERAL (SELECT … FROM t WHERE t.k = a.k ORDER BY … LIMIT 3), with the same table in both",
                 item,
             )
         over, k = found.top

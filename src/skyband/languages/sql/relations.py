@@ -79,7 +79,7 @@ class Relation:
     unique
         Whether equal rows were made one.
     direct
-        Whether it is the table with its windows itself: then a ranking is of each window, also where it does not say so.
+        Whether it is the table with its windows itself: then a ranking is of each window, whether it says so or not.
     """
 
     scan: Scan

@@ -223,10 +223,8 @@ class Selects(Joins):
         plain = tuple(key for key in keys if not is_mark(key))
         for key in plain:
             self.no_marks(key, group, "an expression of GROUP BY")
-        if source.keys is not None:
-            source = self.regrouped(source, tuple(keys), group)
-        else:
-            source = replace(source, keys=plain)
+        again = source.keys is not None
+        source = self.regrouped(source, tuple(keys), group) if again else replace(source, keys=plain)
         direct = source.direct or len(plain) < len(keys)
         level.source = source = replace(source, direct=direct)
         level.scope = replace(level.scope, sources=dict.fromkeys(level.scope.sources, source))
@@ -395,8 +393,10 @@ class Selects(Joins):
                     "there is no ORDER BY, so nothing to rank by; write ORDER BY score DESC LIMIT 10", level.select
                 )
             if limit is not None:
-                self.text.fail("LIMIT is not supported here: OVER ranks the rows, and a condition on its number says how "
-                               "many", self.text.after(position(level.select), "LIMIT", "FETCH"))  # fmt: skip
+                message = (
+                    "LIMIT is not supported here: OVER ranks the rows, and a condition on its number says how many"
+                )
+                self.text.fail(message, self.text.after(position(level.select), "LIMIT", "FETCH"))
             return result
         place = self.text.before(position(order), "ORDER BY")
         if level.select.args.get("distinct") is not None and result.top is not None:

@@ -1,7 +1,7 @@
 """What stands around queries: CREATE, INSERT INTO, EMIT, and tables that say what the stream is like.
 
-These heads differ from engine to engine, and sqlglot knows few of them, so they are read word by word. What is left is a
-query, which sqlglot reads.
+These heads differ from engine to engine, and sqlglot knows few of them, so they are read word by word. What is left is
+a query, which sqlglot reads.
 """
 
 from __future__ import annotations
@@ -130,9 +130,8 @@ def read_statement(text: SqlText, tokens: list[Token], windows: dict[int, list[T
 
 
 def _create(head: Head, place: int) -> Statement:
-    if head.accept("OR"):
-        if not head.accept("REPLACE"):
-            head.text.fail("CREATE OR REPLACE is what may stand here", head.place())
+    if head.accept("OR") and not head.accept("REPLACE"):
+        head.text.fail("CREATE OR REPLACE is what may stand here", head.place())
     while any(head.accept(word) for word in ("TEMPORARY", "TEMP", "MATERIALIZED")):
         pass
     what = head.upper()
@@ -141,9 +140,8 @@ def _create(head: Head, place: int) -> Statement:
             f"CREATE {what} is not supported; CREATE makes a {', '.join(_OBJECTS[:-1])} or SINK", head.place()
         )
     head.at += 1
-    if head.accept("IF"):
-        if not head.accept("NOT", "EXISTS"):
-            head.text.fail("IF NOT EXISTS is what may stand here", head.place())
+    if head.accept("IF") and not head.accept("NOT", "EXISTS"):
+        head.text.fail("IF NOT EXISTS is what may stand here", head.place())
     name = head.name(f"the {what.lower()}").split(".")[-1]
     found = Statement("view" if what == "VIEW" else "query" if what == "SINK" else "table", name, place)
     if head.upper() == "(":
@@ -162,9 +160,10 @@ def _create(head: Head, place: int) -> Statement:
         elif head.upper() == "(":
             head.brackets()
         else:
-            if what == "VIEW" and head.upper() != "COMMENT" and head.tokens[head.at].token_type is not TokenType.STRING:
-                head.text.fail(f"{head.tokens[head.at].text!r} is not expected here; write CREATE VIEW name AS SELECT …",
-                               head.place())  # fmt: skip
+            word = head.tokens[head.at]
+            if what == "VIEW" and head.upper() != "COMMENT" and word.token_type is not TokenType.STRING:
+                message = f"{word.text!r} is not expected here; write CREATE VIEW name AS SELECT …"
+                head.text.fail(message, head.place())
             head.at += 1
     if head.at > start and found.of is None:
         found.noted = head.text.text[head.tokens[start].start : head.tokens[head.at - 1].end + 1]
