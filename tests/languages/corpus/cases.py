@@ -12,7 +12,7 @@ TUMBLE = "TABLE(TUMBLE(TABLE sales, DESCRIPTOR(ts), INTERVAL '10' MINUTES))"
 HOP = "TABLE(HOP(TABLE sales, DESCRIPTOR(ts), INTERVAL '10' MINUTES, INTERVAL '20' MINUTES))"
 CUMULATE = "TABLE(CUMULATE(TABLE sales, DESCRIPTOR(ts), INTERVAL '10' MINUTES, INTERVAL '30' MINUTES))"
 DDL = """CREATE TABLE sales (
-  id BIGINT, shop STRING, product STRING, country STRING, price DOUBLE, volume BIGINT, ts TIMESTAMP(3),
+  id STRING, shop STRING, product STRING, country STRING, price DOUBLE, volume BIGINT, ts TIMESTAMP(3),
   WATERMARK FOR ts AS ts - INTERVAL '5' SECOND,
   PRIMARY KEY (id) NOT ENFORCED
 ) WITH ('connector' = 'kafka', 'topic' = 'sales', 'format' = 'json');
@@ -118,6 +118,10 @@ CASES = [
         GROUP BY window_start, window_end, shop ORDER BY vwap DESC LIMIT 2""",
          _groups("tumble", "shop", "sum(price * volume) / sum(volume)", 2,
                  "shop, sum(price * volume) / sum(volume) AS vwap")),
+    Case("integers of aggregates divide to integers", f"""
+        SELECT shop, SUM(volume) / COUNT(*) AS mean, SUM(price) AS total FROM {TUMBLE}
+        GROUP BY window_start, window_end, shop ORDER BY total DESC LIMIT 2""",
+         _groups("tumble", "shop", "sum(price)", 2, "shop, sum(volume) // count(*) AS mean, sum(price) AS total")),
     Case("distinct values", f"""
         SELECT shop, COUNT(DISTINCT product) AS kinds, SUM(price) AS total FROM {TUMBLE}
         GROUP BY window_start, window_end, shop HAVING COUNT(DISTINCT product) > 1 ORDER BY total DESC LIMIT 2""",
@@ -237,6 +241,10 @@ CASES = [
           FROM {TUMBLE}
         ) WHERE n <= 2 AND shop <> 'north'""",
          _events("tumble", "price DESC", 2, "shop, id, price", "shop <> 'north'", part="shop")),
+    Case("a bound of the score behind the ranking", f"""
+        SELECT id, price FROM (
+          SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY price DESC) AS n FROM {TUMBLE}
+        ) WHERE n <= 3 AND price > 150""", _events("tumble", "price DESC", 3, "id, price", "price > 150")),
     Case("groups in parts", f"""
         SELECT shop, product, total FROM (
           SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, shop ORDER BY total DESC) AS n FROM (
@@ -345,7 +353,7 @@ CASES = [
           SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY total DESC) AS n FROM ({TOTALS})
         ) WHERE n <= 3;""", _TOTALS),
     Case("a computed column of a table", """
-        CREATE TABLE sales (id BIGINT, price DOUBLE, volume BIGINT, ts TIMESTAMP(3), turnover AS price * volume,
+        CREATE TABLE sales (id STRING, price DOUBLE, volume BIGINT, ts TIMESTAMP(3), turnover AS price * volume,
                             WATERMARK FOR ts AS ts);
         SELECT id, turnover FROM TABLE(TUMBLE(TABLE sales, DESCRIPTOR(ts), INTERVAL '10' MINUTES))
         ORDER BY turnover DESC LIMIT 2""",
@@ -394,7 +402,7 @@ CASES = [
         ) WHERE rank <= 2 EMIT ON WINDOW CLOSE;""",
          _groups("hop", "shop", "sum(price)", 2, "shop, sum(price) AS total"), "postgres"),
     Case("Postgres: sink", """
-        CREATE SOURCE sales (id BIGINT, shop VARCHAR, price DOUBLE PRECISION, ts TIMESTAMP,
+        CREATE SOURCE sales (id VARCHAR, shop VARCHAR, price DOUBLE PRECISION, ts TIMESTAMP,
                              WATERMARK FOR ts AS ts - INTERVAL '5 seconds') WITH (connector = 'kafka')
         FORMAT PLAIN ENCODE JSON;
         CREATE SINK dearest AS
@@ -421,6 +429,9 @@ CASES = [
         CREATE TABLE best AS SELECT shop, SUM(price) AS total FROM sales WINDOW TUMBLING (SIZE 10 MINUTES)
         GROUP BY shop ORDER BY total DESC LIMIT 2 EMIT FINAL;""",
          _groups("tumble", "shop", "sum(price)", 2, "shop, sum(price) AS total"), "ksqldb"),
+    Case("ksqlDB: TOPK", """
+        SELECT shop, TOPK(price, 2) AS best FROM sales WINDOW TUMBLING (SIZE 10 MINUTES) GROUP BY shop EMIT FINAL;""",
+         _events("tumble", "price DESC", 2, "shop, price AS best", part="shop"), "ksqldb"),
     Case("ksqlDB: hopping", """
         SELECT shop, COUNT(*) AS items, SUM(price) AS total
         FROM sales WINDOW HOPPING (SIZE 20 MINUTES, ADVANCE BY 10 MINUTES)

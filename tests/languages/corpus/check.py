@@ -13,9 +13,9 @@ from tests.languages.corpus.cases import Case
 from tests.languages.corpus.truth import plain
 
 
-def selected(case: Case, schema: pa.Schema, number: int = 0) -> Selected:
-    """Read a case; its query is called by its number."""
-    (found,) = read_sql(case.text, name=f"q{number}", dialect=case.dialect, columns=schema, time="ts", every="1 hour")
+def selected(case: Case, schema: pa.Schema) -> Selected:
+    """Read a case."""
+    (found,) = read_sql(case.text, dialect=case.dialect, columns=schema, time="ts", every="1 hour")
     return found
 
 

@@ -30,7 +30,7 @@ def sales(rows: int = 60, seed: int = 5) -> pa.Table:
     prices = chance.sample(range(100, 1000), rows)
     return pa.table({
         "ts": pa.array([BEGIN + timedelta(seconds=one) for one in seconds], pa.timestamp("us")),
-        "id": pa.array(range(1, rows + 1), pa.int64()),
+        "id": [f"s{number:02}" for number in range(1, rows + 1)],
         "shop": [chance.choice(SHOPS) for _ in range(rows)],
         "product": [chance.choice(PRODUCTS) for _ in range(rows)],
         "country": [chance.choice(COUNTRIES) for _ in range(rows)],

@@ -8,10 +8,11 @@ from typing import NoReturn
 from sqlglot import exp
 
 from skyband.expressions.parse import position
-from skyband.expressions.tree import Call, Node, to_sql
+from skyband.expressions.tree import Call, Literal, Node, to_sql
 from skyband.languages.sql.relations import (
     END,
     START,
+    TIME,
     WINDOW,
     Function,
     Over,
@@ -61,7 +62,7 @@ class Rankings(Windows):
 
     def _check_window(self, relation: Relation, parts: tuple[Node, ...], node: exp.Expression) -> None:
         """Refuse a ranking across windows; what stands over the window itself is ranked window by window."""
-        if not relation.windowed or relation.direct or WINDOW in parts or END in parts:
+        if not relation.windowed or relation.direct or {WINDOW, END, TIME} & set(parts):
             return
         growing = relation.scan.window is not None and getattr(relation.scan.window, "kind", "") == "cumulative"
         if START in parts and not growing:
@@ -83,7 +84,7 @@ class Rankings(Windows):
             if self.take(ordered, "nulls_first"):
                 place = self.text.after(position(ordered), "FIRST")
                 self.text.fail("NULLS FIRST is not supported; rows without a score are not ranked at all", place)
-            found.append(Sorted(value, descending))
+            found.append(Sorted(value, descending, position(ordered)))
         return tuple(found)
 
     # The condition on the number.
@@ -101,6 +102,8 @@ class Rankings(Windows):
     def _after(self, relation: Relation, condition: Node, node: exp.Expression) -> Relation:
         """Apply a condition behind a ranking: it may only choose among the parts that are ranked apart."""
         over = relation.top[0] if relation.top else relation.overs[-1]
+        if _bounds_score(condition, over):
+            return filtered(relation, condition)  # it cuts rows off at the end, before as well as behind the ranking
         if any(True for _ in marks(condition)) or not made_of(condition, over.parts):
             self.fail(
                 f"{_shown(condition)} is a condition behind the ranking, so answers would have fewer rows than they "
@@ -169,6 +172,16 @@ def filtered(relation: Relation, condition: Node) -> Relation:
     if relation.keys is None or not holds_aggregates(condition):
         return replace(relation, where=(*relation.where, condition))
     return replace(relation, having=(*relation.having, condition))
+
+
+def _bounds_score(node: Node, over: Over) -> bool:
+    """Tell whether a condition is true of the best rows, down to some score."""
+    (value, descending), signs = (over.order[0].value, over.order[0].descending), {">": "<", ">=": "<="}
+    if not isinstance(node, Call) or len(node.args) != 2:
+        return False
+    wanted = tuple(signs) if descending else tuple(signs.values())
+    left, right = node.args
+    return left == value and isinstance(right, Literal) and node.name in wanted
 
 
 def _bound(node: Node) -> tuple[Node | None, int | None]:

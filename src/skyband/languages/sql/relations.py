@@ -30,6 +30,7 @@ class Sorted:
 
     value: Node
     descending: bool
+    place: int | None = field(default=None, compare=False)  # in the text
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ class Expressions(Used):
     def __init__(self, text: SqlText) -> None:
         super().__init__(text)
         self.scope = Scope({})
+        self.absent: set[str] = set()  # columns of processing time
         self._base = text.convert
         text.convert = self._converted  # type: ignore[method-assign]
 
@@ -82,6 +83,8 @@ class Expressions(Used):
             return Call(name, (self.text.convert(node.this, depth + 1), self.text.convert(node.expression, depth + 1)))
         if isinstance(node, exp.Filter):
             return self._filtered(node, depth)
+        if isinstance(node, exp.In) and node.args.get("query"):
+            self.fail("IN (SELECT …) is not supported; list the values, as IN ('a', 'b')", node)
         if isinstance(node, exp.Cast | exp.TryCast) and (moment := _moment(node)) is not None:
             return moment
         found = self.special(node, depth)
@@ -157,6 +160,9 @@ class Expressions(Used):
     def _unknown(self, node: exp.Column | None, name: str, relation: Relation | None = None) -> NoReturn:
         sources = [relation] if relation is not None else list(self.scope.sources.values())
         names = [one for source in sources for one in (*source.columns, *(source.scan.columns or ()))]
+        if name in self.absent:
+            message = f"{name!r} is processing time, which is not supported: windows and orders are of event time"
+            self.text.fail(message, position(node) if node is not None else None)
         near = difflib.get_close_matches(name, names, 1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         place = position(node) if node is not None else self.text.word(name.upper(), None)

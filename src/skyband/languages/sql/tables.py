@@ -69,7 +69,8 @@ def _computed(reader: Windows, table: Table, item: Item) -> None:
     if isinstance(node, exp.Anonymous):
         function, args = str(node.this).upper(), node.expressions
         if function == "PROCTIME":
-            return  # there is no such column: windows are of event time
+            reader.absent.add(name)
+            return
         if function in ("TO_TIMESTAMP_LTZ", "TO_TIMESTAMP") and args and isinstance(args[0], exp.Column):
             unit = args[1].this if len(args) > 1 and isinstance(args[1], exp.Literal) else "0"
             if function == "TO_TIMESTAMP_LTZ":

@@ -112,7 +112,8 @@ class Translator:
         return prefer
 
     def _refuse_second(self, key: Sorted, why: str) -> NoReturn:
-        self._fail(f"{to_sql(key.value)} as a further key of ORDER BY is not supported: {why}")
+        message = f"{to_sql(key.value)} as a further key of ORDER BY is not supported: {why}"
+        self.used.text.fail(message, key.place or self.place)
 
     def _is_time(self, node: Node) -> bool:
         time = self.relation.scan.time
@@ -191,7 +192,7 @@ class Translator:
     def _candidates(self) -> list[str]:
         """Return columns that may be the stream's ids: what is selected or grouped by, then all others."""
         keys = self.relation.keys
-        values = list(keys) if keys is not None else [value for _, value in self._outputs()]
+        values = list(keys) if keys is not None else sorted(self._shown(), key=lambda one: one in self.parts)
         named = [value.name for value in values if isinstance(value, Column)]
         return [*named, *(self.relation.scan.columns or ())]
 
