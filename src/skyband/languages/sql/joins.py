@@ -84,10 +84,9 @@ class Joins(Rankings):
     ) -> Relation:  # fmt: skip
         """Read ``FROM (SELECT DISTINCT k FROM t) AS a, LATERAL (SELECT … WHERE t.k = a.k ORDER BY … LIMIT 3)``."""
         self.take(join, "kind")
-        self.take(join, "side")
-        for node in (self.take(join, "on"),):
-            if node is not None and self.convert(node, Scope({})) != TRUE:
-                self.fail("LATERAL is joined ON TRUE; conditions stand inside of it", node)
+        side = self.take(join, "side")
+        if (node := self.take(join, "on")) is not None and self.convert(node, Scope({})) != TRUE:
+            self.fail("LATERAL is joined ON TRUE; conditions stand inside of it", node)
         alias, keys = left
         inside = self.take(item, "this")
         if not isinstance(inside, exp.Subquery):
@@ -105,13 +104,15 @@ class Joins(Rankings):
                 "LATERAL (SELECT … FROM t WHERE t.k = a.k ORDER BY … LIMIT 3), with the same table in both",
                 item,
             )
+        if side not in (None, "", "LEFT") or (side and len(found.where) > len(parts)):
+            self.refuse_join(join)  # keys without rows would be in the answer
         over, k = found.top
         over = replace(over, parts=(*parts, *(part for part in over.parts if part not in parts)))
         found = replace(found, where=(*keys.where, *found.where), top=(over, k), overs=(*found.overs, over))
         name = ""
         if (given := self.take(item, "alias")) is not None:
             name = self.name(given, "this") or ""
-            names = [self.whole(column).name for column in self.take(given, "columns") or []]
+            names = self.names(given, "columns")
             if names and len(names) != len(found.columns):
                 self.fail(f"there are {len(names)} new names for {len(found.columns)} columns", given)
             if names:

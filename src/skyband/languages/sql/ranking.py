@@ -51,7 +51,9 @@ class Rankings(Windows):
         if (alias := self.name(node, "alias")) is not None:
             if alias not in named:
                 self.fail(f"there is no window {alias!r}; write WINDOW {alias} AS (PARTITION BY … ORDER BY …)", node)
+            self.only(node, "this", "over", "alias")
             node = named[alias]
+        self.only(node, "this", "over", "partition_by", "order")
         order = self.take(node, "order")
         if not order:
             self.fail("OVER has no ORDER BY, so nothing to rank by", node)
@@ -79,6 +81,7 @@ class Rankings(Windows):
         for ordered in self.take(order, "expressions"):
             if not isinstance(ordered, exp.Ordered):
                 self.fail(f"{words_of(ordered)} in ORDER BY is not supported", ordered)
+            self.only(ordered, "this", "desc", "nulls_first")
             value = self.convert(self.take(ordered, "this"), scope)
             descending = bool(self.take(ordered, "desc"))
             if self.take(ordered, "nulls_first"):

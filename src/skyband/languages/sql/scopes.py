@@ -81,6 +81,10 @@ class Expressions(Used):
         if isinstance(node, exp.Div):
             name = "div" if self.text.spelling.truncates else "/"
             return Call(name, (self.text.convert(node.this, depth + 1), self.text.convert(node.expression, depth + 1)))
+        if isinstance(node, exp.Anonymous):
+            for arg in node.expressions:
+                if isinstance(arg, exp.Star) and any(arg.args.values()):
+                    self.text.refuse(arg)  # COUNT(* EXCEPT (a))
         if isinstance(node, exp.Filter):
             return self._filtered(node, depth)
         if isinstance(node, exp.In) and node.args.get("query"):

@@ -355,7 +355,7 @@ class Selects(Sources):
             return False
         over = result.top[0]
         rest = [key for key in keys if key.value not in (*MARKS, *over.parts)]
-        if not all(not key.descending for key in keys if key.value in MARKS):
+        if any(key.descending for key in keys if key not in rest):
             return False
         if not rest:
             return True

@@ -48,7 +48,7 @@ class Sources(Joins):
         for one in self.take(given, "expressions"):
             alias, before = self.take(one, "alias"), dict(found)
             name = self.name(alias, "this")
-            names = [self.whole(column).name for column in self.take(alias, "columns") or []]
+            names = self.names(alias, "columns")
             body = self.take(one, "this")
 
             def read(body: exp.Expression = body, before: Environment = before, names: list[str] = names) -> Relation:
@@ -120,7 +120,7 @@ class Sources(Joins):
         alias = self.take(node, "alias")
         if alias is None:
             return name, relation
-        names = [self.whole(column).name for column in self.take(alias, "columns") or []]
+        names = self.names(alias, "columns")
         return self.name(alias, "this") or name, self.called(relation, names, alias)
 
     def called(self, relation: Relation, names: list[str], node: exp.Expression) -> Relation:

@@ -134,13 +134,27 @@ class Used:
     def name(self, node: exp.Expression, key: str) -> str | None:
         """Take the name of something; quotes around it change nothing."""
         name = self.take(node, key)
-        if name is None:
-            return None
+        return None if name is None else self._identifier(name)
+
+    def names(self, node: exp.Expression, key: str) -> list[str]:
+        """Take a list of names."""
+        return [self._identifier(name) for name in self.take(node, key) or []]
+
+    def _identifier(self, name: exp.Expression) -> str:
         if not isinstance(name, exp.Identifier):
-            self.fail("here comes a name", name, node)
+            self.fail("here comes a name", name)
         for part in ("this", "quoted"):
             self.take(name, part)
         return str(name.this)
+
+    def only(self, node: exp.Expression, *keys: str) -> None:
+        """Refuse a node that has more than some parts."""
+        more = {key: value for key, value in node.args.items() if value and key not in keys}
+        for key, value in more.items():
+            name = _NAMES.get(key) or key.strip("_").replace("_", " ").upper()
+            place = position(value) if isinstance(value, exp.Expression) else None
+            place = self.text.after(position(node), name.split()[-1]) if place is None else place
+            self.text.fail(f"{name} is not supported{ADVICE.get(name, '')}", place)
 
     def unused(self, node: exp.Expression) -> Iterator[tuple[str, Any]]:
         """Yield the unused parts of a node, from the outside: the name in SQL, and (the first of) what it holds."""
