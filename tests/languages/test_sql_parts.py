@@ -159,7 +159,8 @@ def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, .
 
 # What changes nothing: quotes around a name, FIRST or NEXT, ROW or ROWS, and sqlglot's own notes about division.
 HARMLESS = {
-    (exp.Identifier, "quoted"), (exp.Fetch, "direction"), (exp.LimitOptions, "rows"), (exp.Div, "typed"), (exp.Div, "safe"),
+    (exp.Identifier, "quoted"), (exp.Fetch, "direction"), (exp.LimitOptions, "rows"),
+    (exp.Div, "typed"), (exp.Div, "safe"),
 }  # fmt: skip
 
 

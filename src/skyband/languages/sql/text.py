@@ -143,9 +143,8 @@ class Used:
     def _identifier(self, name: exp.Expression) -> str:
         if not isinstance(name, exp.Identifier):
             self.fail("here comes a name", name)
-        for part in ("this", "quoted"):
-            self.take(name, part)
-        return str(name.this)
+        self.only(name, "this", "quoted")
+        return str(self.whole(name).this)
 
     def only(self, node: exp.Expression, *keys: str) -> None:
         """Refuse a node that has more than some parts."""
