@@ -129,6 +129,7 @@ class Windows(Expressions):
         ):
             message = "a length of time is written as INTERVAL 10 MINUTES or INTERVAL '1' HOUR"
             self.text.fail(message, position(node) or place)
+        self.only(node, "this", "unit")
         self.whole(number)
         return self._duration(f"{number.this} {self.whole(unit).name if unit else ''}", place)
 
