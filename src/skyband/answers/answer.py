@@ -26,7 +26,7 @@ class Row:
 
     A row of a joined query also has the remote value, by the name of its service, and the `age` of that value: how many
     microseconds before the answer it was learnt, None where it is a default. In answers with ties, whose ranks repeat,
-    `place` numbers the rows.
+    `unique_rank` numbers the rows.
 
     Examples
     --------
@@ -42,7 +42,13 @@ class Row:
     partition: Any = None
     values: Mapping[str, Any] = field(default_factory=dict)
     age: int | None = field(default=None, compare=False)
-    place: int | None = field(default=None, compare=False)
+    unique_rank: int | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], values: Mapping[str, Any] | None = None, age: int | None = None) -> Row:
+        """Return a row of a table of answers, as a dict has it."""
+        columns = (given["rank"], given["id"], given["score"], given["time"], given.get("partition"))
+        return cls(*columns, values or {}, age, given.get("unique_rank"))
 
     def __getattr__(self, name: str) -> Any:
         values = object.__getattribute__(self, "values")
@@ -137,7 +143,7 @@ class AnswerBlock:
         return ranks_in_runs(self.ties, self.score, *self._runs) + 1 if self.ranked else None
 
     @cached_property
-    def place_in_answer(self) -> IntArray | None:
+    def unique_rank(self) -> IntArray | None:
         """The number of each row in its answer, or its partition there, from 1; None where ranks do not repeat."""
         return None if self.ties is None else rank_in_runs(*self._runs) + 1
 
@@ -298,7 +304,7 @@ class Answer:
             ages = [None if age < 0 else age for age in block.age[low:high].tolist()]
         ranks, places = (
             [None] * len(ids) if column is None else column[low:high].tolist()
-            for column in (block.rank, block.place_in_answer)
+            for column in (block.rank, block.unique_rank)
         )
         columns = (ranks, ids, block.score[low:high].tolist(), times, partition, values, ages, places)
         return [Row(*row) for row in zip(*columns, strict=True)]
@@ -403,11 +409,11 @@ class Answers(Sequence[Answer]):
 
         Returns
         -------
-        Columns `query, window_start, window_end, rank, id, score, time`, then `place`, `partition`, `change` and
+        Columns `query, window_start, window_end, rank, id, score, time`, then `unique_rank`, `partition`, `change` and
         `previous_rank` where a query has them, then the selected columns; of joined queries the remote value, by the
         name of its service, its `age`, `refreshes`, `failures` and `stale`. Windows without rows do not show. Rows of
         sets have NULL for a rank; a row is known by query, window and id then. Where ranks repeat, as ties do,
-        `place` numbers the rows of an answer, or of a partition of it; of a row that left, it is the one before.
+        `unique_rank` numbers the rows of an answer, or of a partition of it; of a row that left, that before.
         """
         return as_table(self, quality)
 

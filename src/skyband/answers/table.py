@@ -46,8 +46,8 @@ def _rows(block: AnswerBlock) -> tuple[pa.Table, IntArray]:
         "score": pa.array(block.score),
         "time": pa.array(block.time).cast(TIME),
     }
-    if block.place_in_answer is not None:
-        columns["place"] = pa.array(block.place_in_answer.astype(np.int32))
+    if block.unique_rank is not None:
+        columns["unique_rank"] = pa.array(block.unique_rank.astype(np.int32))
     if block.partition is not None:
         columns["partition"] = block.partition
     if block.payload is not None:
@@ -71,7 +71,7 @@ def _change_rows(block: AnswerBlock) -> tuple[pa.Table, IntArray]:
         "time": pa.array(moments, pa.int64() if moments and isinstance(moments[0], int) else TIME).cast(TIME),
     }
     if block.ties is not None:
-        columns["place"] = pa.array([change.row.place for change in flat], pa.int32())
+        columns["unique_rank"] = pa.array([change.row.unique_rank for change in flat], pa.int32())
     if block.partition is not None:
         columns["partition"] = pa.array([change.row.partition for change in flat], block.partition.type)
     columns["change"] = pa.array([change.kind for change in flat], pa.string())

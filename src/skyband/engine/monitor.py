@@ -22,7 +22,7 @@ from skyband.engine.intake import MOST_ROWS, Intake, Sink, StreamConsumer
 from skyband.engine.joins import JoinGroup
 from skyband.engine.plans import PartialsPlan, PendingBackfill, QueryState, RankingPlan
 from skyband.engine.ranking import RankingGroup
-from skyband.engine.schema import check_columns, check_names
+from skyband.engine.schema import check_names
 from skyband.engine.stats import Stats
 from skyband.errors import InputError, QueryError, SnapshotError, TooManyWindows
 from skyband.events.batch import EventBatch, StreamColumns, TimeUnit, as_batches
@@ -277,7 +277,6 @@ class Monitor(StreamConsumer):
         What each query misses of the stream's past; None: nothing.
         """
         check_names(queries, self._served)
-        check_columns([*self.queries, *queries])
         for query in queries:
             _kind(query).check(query, self.stream, self.schema)
         missed = [self.backfill_for(query) for query in queries]
@@ -344,7 +343,6 @@ class Monitor(StreamConsumer):
         """Put a query in the place of the one with its name; what is kept serves it as far as it goes."""
         name, group = query.name, self._group(query.name)
         paused, previous, order = self._schedule(name).paused, group.comparable(query), list(self._served)
-        check_columns([query, *(other for other in self.queries if other.name != name)])
         _kind(query).check(query, self.stream, self.schema)
         self.backfill_for(query)  # refuses too many windows while the present query is still there
         if self._find_group(query) is group:

@@ -15,7 +15,7 @@ from skyband.errors import InputError, QueryError
 from skyband.events.batch import StreamColumns
 from skyband.events.keys import is_text
 from skyband.expressions.bind import find_column
-from skyband.queries.query import JOINED_COLUMNS, PLACE, Query
+from skyband.queries.query import JOINED_COLUMNS, UNIQUE_RANK, Query
 
 _PARTITIONS = {
     "integer": pa.int64(),
@@ -35,18 +35,6 @@ def check_names(queries: Sequence[Query], known: Collection[str]) -> None:
     if twice := sorted(name for name, count in counts.items() if count > 1 or name in set(known)):
         msg = f"there is already a query named {', '.join(map(repr, twice))}; names are unique: choose another"
         raise QueryError(msg)
-
-
-def check_columns(queries: Sequence[Query]) -> None:
-    """Refuse queries that select what answers with ties, their own or those beside them, have a column for."""
-    tied = next((query for query in queries if query.ties is not None), None)
-    selecting = next((query for query in queries if PLACE in (output.name for output in query.outputs)), None)
-    if tied is not None and selecting is not None:
-        msg = (
-            f"select names {PLACE!r}, which answers with ties, as those of {tied.name!r}, have a column of their own "
-            f"for; give it another name: '{PLACE} AS …'"
-        )
-        raise QueryError(msg, selecting.name)
 
 
 def used_columns(queries: Sequence[Query], source: StreamColumns, schema: pa.Schema) -> list[str]:
@@ -106,7 +94,7 @@ def answer_schema(
     fields["id"] = pa.string() if any(map(is_text, ids)) else pa.int64()
     fields |= {"score": pa.float64(), "time": TIME}
     if any(query.ties is not None for query in queries):
-        fields[PLACE] = pa.int32()
+        fields[UNIQUE_RANK] = pa.int32()
     partitions = [_partition_type(query, schema) for query in queries if query.partition_by is not None]
     if partitions:
         fields["partition"] = partitions[0] if len(set(partitions)) == 1 else pa.string()

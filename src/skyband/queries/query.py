@@ -26,13 +26,13 @@ MAX_ROWS = 10_000
 """How many rows the answer of a set has at most, where nobody says otherwise."""
 MAX_TIES = 10_000
 """How many rows an answer with ties has at most, where nobody says otherwise."""
-PLACE = "place"
-"""The column of answers with ties that numbers their rows, whose ranks repeat."""
+UNIQUE_RANK = "unique_rank"
+"""The column of answers with ties that numbers their rows, since ranks repeat."""
 parse = lru_cache(4096)(parse_anew)  # a thousand queries mostly share a few scores
 
 ANSWER_COLUMNS = (
     "query", "window_start", "window_end", "rank", "id", "score", "time",
-    "partition", "change", "previous_rank", "provisional", "exact", "why",
+    "partition", "change", "previous_rank", "provisional", "exact", "why", "unique_rank",
 )  # fmt: skip
 JOINED_COLUMNS = ("age", "refreshes", "failures", "stale")
 """Columns that only the answers of joined queries have, behind the remote value."""
