@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.errors import InputError
-from skyband.order import IntArray, rank_in_runs
+from skyband.order import IntArray
 
 if TYPE_CHECKING:
     from skyband.answers.answer import AnswerBlock, Answers
@@ -39,16 +39,15 @@ def as_table(answers: Answers, quality: bool) -> pa.Table:
 def _rows(block: AnswerBlock) -> tuple[pa.Table, IntArray]:
     sizes = np.diff(block.offsets)
     answer = np.repeat(np.arange(len(sizes)), sizes)
-    within = answer if block.part is None else block.part
     ids = block.id if isinstance(block.id, pa.Array) else pa.array(block.id)
     columns: dict[str, Any] = {
-        "rank": pa.array((rank_in_runs(answer, within) + 1).astype(np.int32))
-        if block.ranked
-        else pa.nulls(len(answer), pa.int32()),
+        "rank": pa.nulls(len(answer), pa.int32()) if block.rank is None else pa.array(block.rank.astype(np.int32)),
         "id": ids,
         "score": pa.array(block.score),
         "time": pa.array(block.time).cast(TIME),
     }
+    if block.unique_rank is not None:
+        columns["unique_rank"] = pa.array(block.unique_rank.astype(np.int32))
     if block.partition is not None:
         columns["partition"] = block.partition
     if block.payload is not None:
@@ -71,6 +70,8 @@ def _change_rows(block: AnswerBlock) -> tuple[pa.Table, IntArray]:
         "score": pa.array([change.row.score for change in flat], pa.float64()),
         "time": pa.array(moments, pa.int64() if moments and isinstance(moments[0], int) else TIME).cast(TIME),
     }
+    if block.ties is not None:
+        columns["unique_rank"] = pa.array([change.row.unique_rank for change in flat], pa.int32())
     if block.partition is not None:
         columns["partition"] = pa.array([change.row.partition for change in flat], block.partition.type)
     columns["change"] = pa.array([change.kind for change in flat], pa.string())

@@ -17,11 +17,20 @@ import pyarrow as pa
 from skyband.answers.answer import AnswerBlock, Events
 from skyband.engine.explain import query_line
 from skyband.engine.groups import Stream
-from skyband.engine.intake import APPROXIMATE, WARMING_UP
+from skyband.engine.intake import APPROXIMATE, WARMING_UP, too_many_ties
 from skyband.engine.measures import SKETCH
 from skyband.engine.partials import ID, MANY_VALUES, PART, STREAM, TIME, Partials, PartialsGroup
 from skyband.engine.snapshot import State
-from skyband.order import FloatArray, IntArray, best_first, merit_of, rank_in_runs, value_ranks
+from skyband.order import (
+    FloatArray,
+    IntArray,
+    best_first,
+    merit_of,
+    rank_in_runs,
+    ranks_in_runs,
+    recency_of,
+    value_ranks,
+)
 from skyband.queries.query import Query
 from skyband.windows import NEVER, DueWindows
 
@@ -37,6 +46,7 @@ class _Best:
     partition: pa.Array
     shown: pa.Table | None
     whole: bool
+    cut: bool
 
     def look(self) -> str:
         """Return a digest of what the answer shows."""
@@ -106,10 +116,13 @@ class AggregateGroup(PartialsGroup[Partials]):
             payload=pa.concat_tables(shown).combine_chunks() if shown else None,
         )  # fmt: skip
         offsets = np.cumsum([0, *(len(best.score) for best in found)])
-        warm, whole = due.start >= one.schedule.exact_from, np.array([best.whole for best in found])
+        warm = due.start >= one.schedule.exact_from
+        whole, cut = (np.array(flags) for flags in zip(*((best.whole, best.cut) for best in found), strict=True))
         rough = any(measure.function == SKETCH for measure in one.measures.values())
-        why = np.where(warm, APPROXIMATE if rough else MANY_VALUES, WARMING_UP)
-        return self.answers.blocks(due, offsets, events, warm & whole & (not rough), why, provisional=provisional)
+        unsure = np.where(cut, too_many_ties(one.query.max_ties), APPROXIMATE if rough else MANY_VALUES)
+        why = np.where(warm, unsure, WARMING_UP)
+        exact = warm & whole & ~cut & (not rough)
+        return self.answers.blocks(due, offsets, events, exact, why, provisional=provisional)
 
     def explain(self, number: int) -> list[str]:  # noqa: ARG002 - only rankings are numbered
         """Say what is kept."""
@@ -143,12 +156,15 @@ def _best(one: Partials, found: pa.Table) -> _Best:
     """Return the best of the objects of a window, of each partition."""
     score = np.asarray(found[STREAM].to_numpy(), np.float64)
     scored = np.flatnonzero(~np.isnan(score))
-    objects, score = found.take(pa.array(scored)).combine_chunks(), score[scored]
+    query, objects, score = one.query, found.take(pa.array(scored)).combine_chunks(), score[scored]
     time, part = np.asarray(objects[TIME].to_numpy(), np.int64), np.zeros(len(scored), np.int64)
     if one.partition is not None and len(scored):
         part = value_ranks(objects[PART])
-    order = best_first(merit_of(score, one.query.order), time, value_ranks(objects[ID]), part)
-    order = order[rank_in_runs(part[order]) < one.query.most_rows]
+    merit = merit_of(score, query.order)
+    order = best_first(merit, recency_of(time, query.prefer), value_ranks(objects[ID]), part)
+    order = order[ranks_in_runs(query.ties, merit[order], part[order]) < query.most_rows]
+    fits = rank_in_runs(part[order]) < (len(order) if query.ties is None else query.max_ties)
+    order, cut = order[fits], not fits.all()
     rows = pa.array(order, pa.int64())
     return _Best(
         id=objects[ID].take(rows).combine_chunks().cast(one.id_type),
@@ -156,6 +172,7 @@ def _best(one: Partials, found: pa.Table) -> _Best:
         time=time[order],
         part=part[order],
         partition=objects[PART].take(rows).combine_chunks() if PART in objects.column_names else one.no_partitions,
-        shown=one.shown(objects, rows) if one.query.columns and len(order) else None,
+        shown=one.shown(objects, rows) if query.columns and len(order) else None,
         whole=one.whole,
+        cut=cut,
     )

@@ -99,7 +99,7 @@ class AnswerBuilder:
             start=due.start - shift, end=due.end - shift,
             exact=exact, offsets=offsets, events=events, place=place,
             selects=[tuple(output.name for output in query.columns) for query in self.queries],
-            counts=self.counts, provisional=provisional, why=why, spent=spent, ranked=ranked,
+            counts=self.counts, provisional=provisional, why=why, spent=spent, ranked=ranked, ties=self.queries[0].ties,
         )  # fmt: skip
         changing = np.array([query.emits_changes for query in self.queries])[due.query]
         paused = np.array([schedule.paused for schedule in self.schedules])[due.query]

@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from skyband import algorithms
 from skyband.algorithms.base import Algorithm, BatchCounts, Columns, Selection, Thresholded
+from skyband.algorithms.staircase.staircase import Staircase
+from skyband.algorithms.staircase.tied import TiedPanes
 from skyband.algorithms.stkqf.skyline import Need, scan_for
 from skyband.answers.answer import AnswerBlock, Events, Row
 from skyband.engine.explain import backfill_text, clock_time, query_line
@@ -24,6 +26,7 @@ from skyband.engine.intake import (
     Evaluator,
     Ranking,
     bind_outputs,
+    too_many_ties,
 )
 from skyband.engine.plans import RankingPlan
 from skyband.engine.snapshot import State, under
@@ -33,7 +36,7 @@ from skyband.events.batch import EventBatch, StreamColumns
 from skyband.events.keys import is_text
 from skyband.events.store import EventStore
 from skyband.expressions import Bound, parse
-from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, merit_of, rank_in_runs
+from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, merit_of, rank_in_runs, recency_of
 from skyband.queries.outputs import Output, carried, check_keys
 from skyband.queries.query import Query
 from skyband.windows import ALWAYS, NEVER, Backfill, DueWindows, Schedule, layout
@@ -88,11 +91,11 @@ class RankingGroup(QueryGroup):
         self.ranking = ranking
         self.unseen_to = unseen_to
         self.outputs = tuple(outputs)
-        self.store = EventStore(ranking.counts, [output.name for output in outputs])
+        self.store = EventStore(ranking.counts, [output.name for output in outputs], ranking.prefer)
         self.evaluator = Evaluator(ranking.where, [ranking.score])
         self.partition_by: Bound | None = None
         self.arrived = 0
-        self._algorithm, self._planned = algorithm(self.store, ranking.distinct), True
+        self._algorithm, self._planned = _keeping(ranking, algorithm, self.store), True
         self.counts = Counts()
         self.first, self.last = ALWAYS, NEVER
         self.early_digests: dict[tuple[str, int], str] = {}
@@ -116,6 +119,12 @@ class RankingGroup(QueryGroup):
             msg = (
                 f"algorithm {algorithm.name!r} ranks events, as its paper does: it has no "
                 f"distinct={query.distinct!r}; leave that out, or take one of {', '.join(able)}"
+            )
+            raise QueryError(msg, query.name)
+        if query.ties is not None and algorithm is not Staircase:
+            msg = (
+                f"algorithm {algorithm.name!r} keeps k events, as its paper does: it has no ties={query.ties!r}; leave "
+                f"that out, or take {Staircase.name!r}"
             )
             raise QueryError(msg, query.name)
         return cls(Ranking.of(query), algorithm, query.carried, newest)
@@ -287,6 +296,7 @@ class RankingGroup(QueryGroup):
         index, merit, time = seen.taken, merit_of(seen.values[0], self.ranking.order), rows.time
         if index is not None:
             merit, time = merit[index], time[index]
+        recency = recency_of(time, self.ranking.prefer)
         position = np.arange(self.arrived, self.arrived + len(merit)) if counts else time
         self.arrived += len(merit) if counts else 0
         part = None
@@ -294,7 +304,7 @@ class RankingGroup(QueryGroup):
             part = self.store.parts(_chosen(self.partition_by.values(rows.batch), index))
         partitions = 1 if part is None else len(self.store.partitions.values) + 1
         ident = None if self.ranking.distinct is None else _numbers(_chosen(rows.ids, index))
-        columns = Columns(merit, time, position, part, partitions, ident, bool(self.store.select))
+        columns = Columns(merit, recency, position, part, partitions, ident, bool(self.store.select))
         return columns, index, BatchOutcome(seen.passed, seen.rejected)
 
     def _begin(self, columns: Columns, first: int) -> None:
@@ -411,7 +421,7 @@ class RankingGroup(QueryGroup):
             limit = schedule.first_end_after(self.last) if self.ranking.counts else schedule.last_end_of(self.last)
             for end in schedule.ends_by(limit).tolist():
                 slots = self._peek(q, end)
-                look = self._look(slots, [output.name for output in query.columns])
+                look = self._look(slots[self._shown(slots)], [output.name for output in query.columns])
                 if self.early_digests.get((query.name, end)) != look:
                     self.early_digests[query.name, end] = look
                     starts.append((q, end - schedule.size, end))
@@ -456,24 +466,44 @@ class RankingGroup(QueryGroup):
         """Return a digest of what a provisional answer shows."""
         store, payload = self.store, self.store.payload()
         ids = store.ids(slots)
-        shown = repr((ids.tolist(), store.merit[slots].tolist(), store.time[slots].tolist()))
+        shown = repr((ids.tolist(), store.merit[slots].tolist(), store.moments(slots).tolist()))
         if select and payload is not None:
             shown += repr(payload.select(list(select)).take(pa.array(slots)).to_pylist())
         return blake2b(shown.encode(), digest_size=12).hexdigest()
 
     def _blocks(self, due: DueWindows, picks: Selection, provisional: bool = False) -> list[AnswerBlock]:
+        whole, exact = self._exact(due, picks), self.algorithm.exact
+        why = np.full(len(due), WARMING_UP) if exact else np.where(whole, APPROXIMATE, WARMING_UP)
+        picks, cut = self._without_excess(picks)
+        if cut.any():
+            why, whole = np.where(whole & cut, too_many_ties(self.ranking.max_ties), why), whole & ~cut
         # Events are in many answers: with more rows than slots, the slots are stored once and rows refer to them.
         shared = len(picks.slots) > self.store.size
-        whole, exact = self._exact(due, picks), self.algorithm.exact
         return self.answers.blocks(
             due,
             picks.offsets,
             self._events(np.arange(self.store.size) if shared else picks.slots),
             whole & exact,
-            WARMING_UP if exact else np.where(whole, APPROXIMATE, WARMING_UP),
+            why,
             place=picks.slots if shared else None,
             provisional=provisional,
         )
+
+    def _without_excess(self, picks: Selection) -> tuple[Selection, BoolArray]:
+        """Cut answers to as many rows as may tie; tell which were longer."""
+        sizes = np.diff(picks.offsets)
+        if self.ranking.ties is None:
+            return picks, np.zeros(len(sizes), bool)
+        window = np.repeat(np.arange(len(sizes)), sizes)
+        shown = self._shown(picks.slots, window)
+        left = np.bincount(window[shown], minlength=len(sizes))
+        return Selection(picks.slots[shown], np.append(0, np.cumsum(left)), picks.proven), left < sizes
+
+    def _shown(self, slots: SlotArray, *major: IntArray) -> BoolArray:
+        """Tell which rows an answer shows: algorithms return one more than may tie, where there are more."""
+        if self.ranking.ties is None:
+            return np.ones(len(slots), bool)
+        return rank_in_runs(*major, self.store.part[slots]) < self.ranking.max_ties
 
     def _exact(self, due: DueWindows, picks: Selection) -> BoolArray:
         """Tell which answers miss nothing: by their start, or proven though their windows had begun before."""
@@ -494,7 +524,7 @@ class RankingGroup(QueryGroup):
         return Events(
             id=store.ids(slots),
             score=merit_of(store.merit[slots], self.ranking.order),
-            time=store.time[slots],
+            time=store.moments(slots),
             part=part,
             partition=None if part is None else store.partitions.decode(part),
             payload=carried,
@@ -560,6 +590,13 @@ class RankingGroup(QueryGroup):
         group.algorithm.restore(meta["algorithm"] | arrays)
         group.answers.load(tables)
         return group
+
+
+def _keeping(ranking: Ranking, algorithm: type[Algorithm], store: EventStore) -> Algorithm:
+    """Return what keeps the candidates of a ranking."""
+    if ranking.ties is None:
+        return algorithm(store, ranking.distinct)
+    return TiedPanes(store, ranking.distinct, ranking.ties, ranking.max_ties)
 
 
 def _chosen(values: pa.Array, index: IntArray | None) -> pa.Array:

@@ -168,7 +168,7 @@ def _row(row: dict[str, Any], query: dict[str, Any]) -> Row:
     remote = [query["join"]["service"]] if "join" in query else []
     values = {name: row.get(name) for name in (*remote, *query.get("select", ()))}
     age = row.get("age") if remote else None
-    return Row(row["rank"], row["id"], row["score"], row["time"], row.get("partition"), values, age)
+    return Row.of(row, values, age)
 
 
 def _moment(text: str) -> Moment:

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from skyband.engine.intake import too_many_ties
 from skyband.engine.run import run
 from skyband.engine.schema import used_columns
 from skyband.errors import InputError, QueryError
 from skyband.events.batch import StreamColumns, TimeUnit
 from skyband.events.keys import is_text
-from skyband.queries.query import ANSWER_COLUMNS, Query
+from skyband.queries.query import ANSWER_COLUMNS, UNIQUE_RANK, Query
 from skyband.spark import columns
 from skyband.windows import Schedule
 
@@ -54,7 +55,8 @@ def topk(
     -------
     A lazy DataFrame, one row for each place in each answer, in no order: ``query``, ``window_start``,
     ``window_end``, ``rank``, ``id``, ``score``, ``time``, ``partition`` where a query has one, and the selected
-    columns. Windows without events have no rows.
+    columns; where a query has ties, also ``unique_rank``, which numbers the rows, whose ranks repeat, and ``exact`` and
+    ``why``, since more rows may tie than it shows. Windows without events have no rows.
 
     Raises
     ------
@@ -85,7 +87,11 @@ def topk(
         as_text = F.col("partition").cast("string")
         answers = [f.withColumn("partition", as_text) if "partition" in f.columns else f for f in answers]
     together = reduce(lambda some, more: some.unionByName(more, allowMissingColumns=True), answers)
-    shown = [*ANSWER_COLUMNS[:7], *(["partition"] if kinds else []), *selected]
+    tied = any(query.ties is not None for query in queries)
+    if tied:
+        together = together.fillna(True, "exact")
+    number, quality = ([UNIQUE_RANK], ["exact", "why"]) if tied else ([], [])
+    shown = [*ANSWER_COLUMNS[:7], *number, *(["partition"] if kinds else []), *selected, *quality]
     return together.select(*map(columns.quoted, shown))
 
 
@@ -140,7 +146,7 @@ def _answers(df: DataFrame, query: Query, source: StreamColumns, schema: pa.Sche
         raise QueryError(str(error), query.name) from None
     windows = Schedule.of(query.name, query.most_rows, query.window)
     ranked = _best(_in_windows(events, query, windows), query, "start")
-    return ranked.select(
+    answers = ranked.select(
         F.lit(query.name).alias("query"),
         F.timestamp_micros(F.col("start") - windows.shift).alias("window_start"),
         F.timestamp_micros(F.col("start") + (windows.size - windows.shift)).alias("window_end"),
@@ -148,7 +154,21 @@ def _answers(df: DataFrame, query: Query, source: StreamColumns, schema: pa.Sche
         F.timestamp_micros("time").alias("time"),
         *_parts(query),
         *(F.col(own).alias(name) for name, own in carried.items()),
+        *_quality(query),
     )  # fmt: skip
+    return answers if query.ties is None else answers.where(F.col(UNIQUE_RANK) <= query.max_ties)
+
+
+def _quality(query: Query) -> list[Column]:
+    """Return, of answers with ties, the columns that number the rows, and say whether some were cut."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+    if query.ties is None:
+        return []
+    cut = F.max(UNIQUE_RANK).over(Window.partitionBy("start")) > query.max_ties
+    why = F.when(cut, F.lit(too_many_ties(query.max_ties)))
+    return [F.col(UNIQUE_RANK), (~cut).alias("exact"), why.alias("why")]
 
 
 def _events(
@@ -193,7 +213,9 @@ def _in_windows(events: DataFrame, query: Query, windows: Schedule) -> DataFrame
     if query.distinct == "latest":  # an event counts up to the windows that also hold the next one of its id
         following = F.lead("first").over(Window.partitionBy(*_parts(query), "id").orderBy("time"))
         panes = panes.withColumn("last", F.least("last", following - slide)).where(F.col("first") <= F.col("last"))
-    candidates = _best(panes, query, "first", "last")
+    # Whether a score keeps others out is not known before each id has its best one of the window.
+    whole = query.ties == "dense" and query.distinct == "best"
+    candidates = panes if whole else _best(panes, query, "first", "last")
     copies = candidates.withColumn("start", F.explode(F.sequence("first", "last", slide)))
     return _one_per_id(copies, query, "start") if query.distinct == "best" else copies
 
@@ -202,18 +224,30 @@ def _one_per_id(events: DataFrame, query: Query, *frame: str) -> DataFrame:
     """Return the one event that counts for each id within a pane or window, if ids count once."""
     if query.distinct is None:
         return events
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
     better, later, _, *ties = _order(events, query)
-    order = [later, better, *ties] if query.distinct == "latest" else [better, later, *ties]
+    order = [F.desc("time"), better, *ties] if query.distinct == "latest" else [better, later, *ties]
     return _first(events, [*frame, *_parts(query), "id"], order, 1)
 
 
 def _best(events: DataFrame, query: Query, *frame: str) -> DataFrame:
-    """Return the best events within a pane or window, with their `rank`."""
-    return _first(events, [*frame, *_parts(query)], _order(events, query), query.most_rows)
+    """Return the best events within a pane or window, with their `rank`; with ties, one more than may be shown."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+    groups, order = [*frame, *_parts(query)], _order(events, query)
+    if query.ties is None:
+        return _first(events, groups, order, query.most_rows)
+    level = F.rank() if query.ties == "with" else F.dense_rank()
+    rank = level.over(Window.partitionBy(*groups).orderBy(order[0]))
+    place = F.row_number().over(Window.partitionBy(*groups).orderBy(*order))
+    best = events.withColumns({"rank": rank, UNIQUE_RANK: place})
+    return best.where((F.col("rank") <= query.most_rows) & (F.col(UNIQUE_RANK) <= query.max_ties + 1))
 
 
 def _order(events: DataFrame, query: Query) -> list[Column]:
-    """Return the one order (`skyband.order`): better score, later event, smaller id, then the selected columns.
+    """Return the one order (`skyband.order`): better score, preferred time, smaller id, then the selected columns.
 
     -0.0 equals 0.0 here too.
     """
@@ -221,7 +255,7 @@ def _order(events: DataFrame, query: Query) -> list[Column]:
 
     score = F.desc("score") if query.order == "desc" else F.asc("score")
     ties = [columns.comparable(_carried(i), events.schema[_carried(i)].dataType) for i in range(len(query.select))]
-    return [score, F.desc("time"), F.asc("id"), *ties]
+    return [score, F.desc("time") if query.prefer == "latest" else F.asc("time"), F.asc("id"), *ties]
 
 
 def _carried(place: int) -> str:
