@@ -31,6 +31,10 @@ class Ask:
     order: str = "desc"
     partitioned: bool = False
     select: tuple[str, ...] = ()
+    kind: str = "sliding"
+    edges: tuple[int, ...] = ()  # of a calendar's periods
+    unit: str = "day"
+    zone: str = "UTC"
 
 
 @dataclass
@@ -48,7 +52,7 @@ class Event:
 @dataclass
 class Reply:
     query: str
-    start: int
+    start: int | None
     end: int
     rows: list[tuple[Any, ...]]  # partition, rank, id, score, time, then what is selected
 
@@ -74,7 +78,12 @@ class Oracle:
             if event.time is None or event.id is None or event.score is None or math.isnan(event.score):
                 self.rejected += 1
                 continue
-            windows = [(ask, end) for ask in self.asks if not ask.counts for end in ends_around(ask, event.time)]
+            windows = [
+                (ask, end)
+                for ask in self.asks
+                if not ask.counts
+                for end in ends_around(ask, event.time, self.answered.get(ask.name))
+            ]
             missed = sum(end <= self.answered.get(ask.name, -(10**18)) for ask, end in windows)
             if windows and missed == len(windows):
                 self.late += 1
@@ -113,8 +122,8 @@ class Oracle:
         while end <= limit:
             if end > done:
                 inside = [e for e in self.events if e.time is not None and contains(ask, end, e.time)]
-                self.replies.append(Reply(ask.name, end - ask.size, end, rank(ask, inside)))
-            end += ask.slide
+                self.replies.append(Reply(ask.name, start_of(ask, end), end, rank(ask, inside)))
+            end = end + ask.slide if not ask.edges else min(edge for edge in ask.edges if edge > end)
         self.answered[ask.name] = max(done, limit)
 
     def answer_counts(self, final: bool) -> None:
@@ -129,15 +138,39 @@ class Oracle:
                     self.answered[ask.name] = end
 
 
-def ends_around(ask: Ask, time: int) -> list[int]:
-    """Return the ends of all windows that contain a time, by trying every candidate."""
+def ends_around(ask: Ask, time: int, answered: int | None = None) -> list[int]:
+    """Return the ends of all windows that contain a time, by trying every candidate.
+
+    Of windows without end there is no last: all up to the first that is neither over nor answered.
+    """
+    if ask.kind == "all_time":
+        behind = max(time, time if answered is None else answered) + ask.slide
+        return [end for end in range(time + 1, behind + 1) if (end - ask.offset) % ask.slide == 0]
+    if ask.kind == "cumulative":
+        ends = [end for end in range(time + 1, time + ask.size + 1) if (end - ask.offset) % ask.slide == 0]
+        return [end for end in ends if contains(ask, end, time)]
+    if ask.kind == "calendar":
+        return [min(edge for edge in ask.edges if edge > time)]
     around = range(time - ask.size - ask.slide, time + ask.size + ask.slide + 1)
     starts = [s for s in around if (s - ask.offset) % ask.slide == 0]
     return [s + ask.size for s in starts if contains(ask, s + ask.size, time)]
 
 
+def start_of(ask: Ask, end: int) -> int | None:
+    """Return where the window starts that ends there."""
+    if ask.kind == "all_time":
+        return None
+    if ask.kind == "cumulative":
+        return next(start for start in range(end - 1, end - ask.size - 1, -1) if (start - ask.offset) % ask.size == 0)
+    if ask.kind == "calendar":
+        return max(edge for edge in ask.edges if edge < end)
+    return end - ask.size
+
+
 def contains(ask: Ask, end: int, time: int) -> bool:
-    start = end - ask.size
+    start = start_of(ask, end)
+    if start is None:
+        return time < end
     return start < time <= end if ask.closed == "right" else start <= time < end
 
 

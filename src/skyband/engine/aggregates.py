@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from skyband.answers.answer import AnswerBlock, Events
 from skyband.engine.explain import query_line
 from skyband.engine.groups import Stream
-from skyband.engine.intake import WARMING_UP
 from skyband.engine.partials import ID, STREAM, TIME, Partials, PartialsGroup
 from skyband.order import FloatArray, IntArray, best_first, merit_of
 from skyband.queries.query import Query
@@ -47,7 +46,9 @@ class AggregateGroup(PartialsGroup[Partials]):
     @classmethod
     def of(cls, query: Query, stream: Stream, newest: int = NEVER) -> Self:  # noqa: ARG003 - as all kinds
         """Make a group for a query."""
-        return cls()
+        group = cls()
+        group.answers.periods = query.window.periods
+        return group
 
     def serves(self, query: Query) -> bool:  # noqa: ARG002 - as all kinds
         """Tell whether a query can be added: each has a group of its own."""
@@ -73,7 +74,8 @@ class AggregateGroup(PartialsGroup[Partials]):
             part=None, partition=None, payload=pa.concat_tables(carried).combine_chunks() if carried else None,
         )  # fmt: skip
         offsets = np.cumsum([0, *(len(best.score) for best in found)])
-        return self.answers.blocks(due, offsets, events, due.start >= one.schedule.exact_from, WARMING_UP)
+        exact = due.start >= one.schedule.exact_from
+        return self.answers.blocks(due, offsets, events, exact, self.incomplete(due))
 
     def explain(self, number: int) -> list[str]:  # noqa: ARG002 - only rankings are numbered
         """Say what is kept."""

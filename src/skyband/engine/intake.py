@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from skyband.calendars import Calendar
 from skyband.engine.snapshot import State
 from skyband.errors import InputError, QueryError, SkybandError
 from skyband.events.batch import EventBatch, StreamColumns, as_batches, type_null_columns
@@ -39,13 +40,14 @@ class Ranking:
     distinct: Distinct | None
     order: Order
     counts: bool
+    periods: Calendar | None = None
 
     @classmethod
     def of(cls, query: Query) -> Ranking:
         """Return how a query ranks."""
         return cls(
             query.score_expression, query.where_expression, query.partition_expression, query.distinct, query.order,
-            query.window.counts,
+            query.window.counts, query.window.periods,
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -53,7 +55,8 @@ class Ranking:
         parts += [f"where {self.where}"] if self.where else []
         parts += [f"partition by {self.partition_by}"] if self.partition_by else []
         parts += [f"distinct {self.distinct}"] if self.distinct else []
-        return ", ".join([*parts, "count windows" if self.counts else "time windows"])
+        windows = "count" if self.counts else "time" if self.periods is None else "calendar"
+        return ", ".join([*parts, f"{windows} windows"])
 
 
 @dataclass

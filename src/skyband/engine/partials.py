@@ -62,7 +62,7 @@ class Partials:
         self.select, self.group_by = query.select, query.group_by
         self.on = None if query.join is None else query.join.on
         self.schedule = Schedule.of(query.name, query.most_rows, query.window)
-        self.windows = query.window.grid
+        self.windows, self.periods = query.window.grid, query.window.periods
         self.panes = PaneGrid(self.windows)
         self.counts = Counts()
         self.last = NEVER
@@ -108,8 +108,11 @@ class Partials:
 
     @property
     def _answered_to(self) -> int:
-        start = self.late_before
-        return NEVER if start == NEVER else start + self.schedule.size - self.schedule.slide
+        return self.schedule.answered_to
+
+    def positions(self, time: IntArray) -> IntArray:
+        """Return where times lie on the axis of the windows."""
+        return time if self.periods is None else self.periods.positions(time)
 
     # Rows in.
 
@@ -143,9 +146,10 @@ class Partials:
         rows = rows.by(self.group_by)
         seen = self.evaluator.evaluate(rows.batch, self._valid(rows))
         taken = np.arange(rows.batch.num_rows) if seen.taken is None else seen.taken
-        missed = rows.time[taken] < self.late_before
+        position = self.positions(rows.time[taken])
+        missed = position < self.late_before
+        partly = taken[~missed & (position < self._answered_to)]
         late, taken = taken[missed], taken[~missed]
-        partly = taken[rows.time[taken] < self._answered_to]
         outcome = BatchOutcome(seen.passed, seen.rejected, late, partly)
         partials = self._partials(rows, taken, seen.values)
         self.merge(ReducedBatch(partials, rows.newest, len(late), len(partly), len(outcome.rejected)))
@@ -164,7 +168,7 @@ class Partials:
         bounds, batch = self._bounds, rows.batch.take(pa.array(chosen))
         time = rows.time[chosen]
         columns: dict[str, Any] = {
-            PANE: self.panes.of(time),
+            PANE: self.panes.of(self.positions(time)),
             ID: rows.ids.take(pa.array(chosen)).cast(bounds.ids),
             TIME: time,
             ROWS: np.ones(len(chosen), np.int64),
@@ -184,7 +188,7 @@ class Partials:
         counts.partly_late += reduced.partly_late
         counts.rejected += reduced.rejected
         if partials.num_rows:
-            time = partials[TIME].to_numpy()
+            time = self.positions(partials[TIME].to_numpy())
             # Which windows are the first is the same for all times of the first pane.
             self._note(int(time.min()), int(time.max()), int(partials[ROWS].to_numpy().sum()))
             self._parts.append(partials)
@@ -229,6 +233,10 @@ class Partials:
         found = self._reduced(whole.filter(pa.array((pane >= first) & (pane < behind))))
         later = pane >= (self.panes.first(window + 1) if self.decomposition.aggregates else behind)
         self._parts = [whole.filter(pa.array(later))] if later.any() else []
+        if self.windows.grows and self.panes.first(window + 1) == first:  # all of them are in all that it grows to
+            place = found.column_names.index(PANE)
+            together = found.set_column(place, PANE, pa.array(np.full(found.num_rows, first)))
+            self._parts = [_concat([together, whole.filter(pa.array(pane >= behind))])]
         if self.decomposition.aggregates:
             found = found.append_column(STREAM, pa.array(self._aggregated(found)))
         if self.select:
@@ -336,9 +344,9 @@ class PartialsGroup(QueryGroup, Generic[Member]):
         """Serve more queries; of what began before `newest` they have not seen all."""
         members = [self._made(query) for query in queries]
         for one in members:
-            one.schedule.closed_to = watermark
+            one.schedule.closed_to, one.schedule.since = self.position(watermark), newest
             if newest != NEVER:
-                one.schedule.exact_from = one.schedule.first_start_from(newest + 1)
+                one.schedule.exact_from = one.schedule.first_start_from(self.position(newest) + 1)
         self._enter(members)
 
     def _enter(self, members: Sequence[Member]) -> None:
@@ -402,10 +410,9 @@ class PartialsGroup(QueryGroup, Generic[Member]):
         """Return up to where windows close."""
         if watermark == ALWAYS:
             return [
-                one.schedule.closed_to if one.last == NEVER else one.schedule.last_end_of(one.last)
-                for one in self.members
+                one.schedule.closed_to if one.last == NEVER else one.schedule.last_due(one.last) for one in self.members
             ]
-        return None if watermark is None else [watermark] * len(self.members)
+        return None if watermark is None else [self.position(watermark)] * len(self.members)
 
     def take_unfit(self) -> int:
         """Return how many objects were rejected while answering since this was asked last."""

@@ -18,7 +18,6 @@ from skyband.engine.explain import backfill_text, clock_time, query_line
 from skyband.engine.groups import QueryGroup, Stream
 from skyband.engine.intake import (
     APPROXIMATE,
-    WARMING_UP,
     BatchOutcome,
     Counts,
     Evaluator,
@@ -84,7 +83,8 @@ class RankingGroup(QueryGroup):
         super().__init__(counts=ranking.counts, by_id=ranking.distinct is not None)
         self.ranking = ranking
         self.unseen_to = unseen_to
-        self.store = EventStore(ranking.counts, select)
+        self.answers.periods = ranking.periods
+        self.store = EventStore(ranking.counts, select, placed=ranking.periods is not None)
         self.evaluator = Evaluator(ranking.where, [ranking.score])
         self.partition_by: Bound | None = None
         self.arrived = 0
@@ -114,7 +114,16 @@ class RankingGroup(QueryGroup):
                 f"distinct={query.distinct!r}; leave that out, or take one of {', '.join(able)}"
             )
             raise QueryError(msg, query.name)
-        return cls(Ranking.of(query), algorithm, query.select, newest)
+        if query.window.kind not in algorithm.kinds:
+            able = [a.name for a in algorithms.ALGORITHMS.values() if query.window.kind in a.kinds]
+            msg = (
+                f"algorithm {algorithm.name!r} is for windows that slide, as its paper, and the window is "
+                f"{query.window!r}; give a size and a slide, or take one of {', '.join(able)}"
+            )
+            raise QueryError(msg, query.name)
+        group = cls(Ranking.of(query), algorithm, query.select)
+        group.unseen_to = group.position(newest)
+        return group
 
     def serves(self, query: Query) -> bool:
         """Tell whether a query can be served: it ranks alike, and by the columns that settle ties here.
@@ -182,11 +191,12 @@ class RankingGroup(QueryGroup):
             self._planned = True
         return self._algorithm
 
-    def add(self, queries: Sequence[Query], watermark: int, newest: int = NEVER) -> None:  # noqa: ARG002 - `unseen_to`
+    def add(self, queries: Sequence[Query], watermark: int, newest: int = NEVER) -> None:
         """Serve more queries, which rank as this group does; windows that end by the watermark are past."""
         schedules = [Schedule.of(query.name, query.most_rows, query.window) for query in queries]
         for schedule in schedules:
-            schedule.closed_to = (self.arrived or NEVER) if self.ranking.counts else watermark
+            schedule.closed_to = (self.arrived or NEVER) if self.ranking.counts else self.position(watermark)
+            schedule.since = newest
             schedule.exact_from = self.exact_from(schedule)  # may refuse it: nothing has changed yet
             schedule.first = self.first if self.last >= schedule.next_start else ALWAYS
         self.queries += queries
@@ -206,7 +216,7 @@ class RankingGroup(QueryGroup):
 
         Of what it needs, only that can be missing which reaches further back than the exact queries as deep as it.
         """
-        low, now, exact_from = schedule.next_start, newest + 1, self.exact_from(schedule)
+        low, now, exact_from = schedule.next_start, self.position(newest) + 1, self.exact_from(schedule)
         if low >= now or low == NEVER or exact_from <= low:
             return None
         starts = layout(self.schedules).start.tolist()
@@ -289,6 +299,8 @@ class RankingGroup(QueryGroup):
         if index is not None:
             merit, time = merit[index], time[index]
         position = np.arange(self.arrived, self.arrived + len(merit)) if counts else time
+        if self.periods is not None:
+            position = self.periods.positions(time)
         self.arrived += len(merit) if counts else 0
         part = None
         if self.partition_by is not None:
@@ -338,10 +350,10 @@ class RankingGroup(QueryGroup):
         if self.ranking.counts or not self.schedules:
             return BatchCounts()
         columns = layout(self.schedules)
-        return BatchCounts(int(columns.start.min()), int((columns.start + columns.size - columns.slide).max()))
+        return BatchCounts(int(columns.start.min()), int(columns.answered.max()))
 
     def _count(self, counts: BatchCounts, seen: BatchOutcome, columns: Columns, index: IntArray | None) -> None:
-        if index is None and not self.ranking.counts:
+        if index is None and not self.store.placed:
             seen.newest = counts.newest
         late = np.concatenate([*counts.late_rows, _NO_ROWS])
         if len(late):
@@ -380,10 +392,10 @@ class RankingGroup(QueryGroup):
         if watermark == ALWAYS:
             if self.last == NEVER:
                 return None
-            return [s.first_end_after(self.last) if counts else s.last_end_of(self.last) for s in self.schedules]
+            return [s.first_end_after(self.last) if counts else s.last_due(self.last) for s in self.schedules]
         if counts:
             return [self.arrived] * len(self.schedules) if watermark is None else None
-        return None if watermark is None else [watermark] * len(self.schedules)
+        return None if watermark is None else [self.position(watermark)] * len(self.schedules)
 
     def answer(self, due: DueWindows, limits: Sequence[int]) -> list[AnswerBlock]:
         """Answer windows, and close those of each query up to its limit."""
@@ -408,13 +420,15 @@ class RankingGroup(QueryGroup):
             query, schedule = self.queries[q], self.schedules[q]
             if schedule.paused or self.last == NEVER:
                 continue
-            limit = schedule.first_end_after(self.last) if self.ranking.counts else schedule.last_end_of(self.last)
+            # The further windows that grow hold the same events so far.
+            soon = self.ranking.counts or schedule.grows
+            limit = schedule.first_end_after(self.last) if soon else schedule.last_end_of(self.last)
             for end in schedule.ends_by(limit).tolist():
                 slots = self._peek(q, end)
                 look = self._look(slots, query.select)
                 if self.early_digests.get((query.name, end)) != look:
                     self.early_digests[query.name, end] = look
-                    starts.append((q, end - schedule.size, end))
+                    starts.append((q, schedule.start_of(end), end))
                     parts.append(slots)
         if not starts:
             return []
@@ -426,8 +440,9 @@ class RankingGroup(QueryGroup):
     def _peek(self, query: int, end: int) -> SlotArray:
         """Answer a window that is still open with what there is."""
         schedule = self.schedules[query]
-        slots = self.algorithm.peek(end - schedule.size, end, schedule.k)
-        window = DueWindows(*(np.array([number], np.int64) for number in (query, end - schedule.size, end)))
+        start = schedule.start_of(end)
+        slots = self.algorithm.peek(start, end, schedule.k)
+        window = DueWindows(*(np.array([number], np.int64) for number in (query, start, end)))
         return self._in_order(window, Selection(slots, np.array([0, len(slots)]))).slots
 
     def _in_order(self, due: DueWindows, picks: Selection) -> Selection:
@@ -464,13 +479,13 @@ class RankingGroup(QueryGroup):
     def _blocks(self, due: DueWindows, picks: Selection, provisional: bool = False) -> list[AnswerBlock]:
         # Events are in many answers: with more rows than slots, the slots are stored once and rows refer to them.
         shared = len(picks.slots) > self.store.size
-        whole, exact = self._exact(due, picks), self.algorithm.exact
+        whole, exact, why = self._exact(due, picks), self.algorithm.exact, self.incomplete(due)
         return self.answers.blocks(
             due,
             picks.offsets,
             self._events(np.arange(self.store.size) if shared else picks.slots),
             whole & exact,
-            WARMING_UP if exact else np.where(whole, APPROXIMATE, WARMING_UP),
+            why if exact else np.where(whole, APPROXIMATE, why),
             place=picks.slots if shared else None,
             provisional=provisional,
         )
@@ -511,7 +526,8 @@ class RankingGroup(QueryGroup):
 
     def explain(self, number: int) -> list[str]:
         """Say which queries share the ranking, and what is kept."""
-        moment = str if self.ranking.counts or self.answers.plain else clock_time
+        in_words = str if self.ranking.counts or self.answers.plain else clock_time
+        moment = lambda position: in_words(self.moment(position))  # noqa: E731 - two functions, one after the other
         lines = [
             query_line(query) + backfill_text(schedule, moment)
             for query, schedule in zip(self.queries, self.schedules, strict=True)

@@ -39,13 +39,15 @@ class EventStore:
     Parameters
     ----------
     counts
-        Whether positions are arrival numbers; otherwise they are the event times and take no extra column.
+        Whether positions are arrival numbers.
     select
         Columns of the stream to carry along.
+    placed
+        Whether positions are others than the event times, as arrival numbers are; else they take no extra column.
     """
 
-    def __init__(self, counts: bool, select: Sequence[str] = ()) -> None:
-        self.counts, self.select = counts, tuple(select)
+    def __init__(self, counts: bool, select: Sequence[str] = (), *, placed: bool = False) -> None:
+        self.counts, self.select, self.placed = counts, tuple(select), placed or counts
         self.text_ids = False
         self.id_keys, self.partitions = Keys(), Keys()
         self.size = 0
@@ -61,7 +63,7 @@ class EventStore:
     position: IntArray
 
     def __getattr__(self, name: str) -> npt.NDArray[Any]:
-        if name == "position" and not self.counts:
+        if name == "position" and not self.placed:
             name = "time"
         if name not in _COLUMNS:
             raise AttributeError(name)
@@ -111,7 +113,7 @@ class EventStore:
             self._grow(max(end, 2 * start, 1024))
         given = {"merit": merit, "time": time, "key": key, "part": part, "position": position}
         for name, values in given.items():
-            if name != "position" or self.counts:
+            if name != "position" or self.placed:
                 self._columns[name][start:end] = values
         if payload is not None:
             self._payload.append(payload)
@@ -180,7 +182,7 @@ class EventStore:
         moved = np.full(self.size, -1, np.int32)
         moved[alive] = np.arange(len(alive), dtype=np.int32)
         for name in _COLUMNS:
-            if name != "position" or self.counts:
+            if name != "position" or self.placed:
                 self._columns[name] = self._columns[name][alive]
         payload = self.payload()
         if payload is not None:
@@ -193,14 +195,14 @@ class EventStore:
 
     def _grow(self, capacity: int) -> None:
         for name, column in self._columns.items():
-            if name != "position" or self.counts:
+            if name != "position" or self.placed:
                 wider = np.empty(capacity, column.dtype)
                 wider[: self.size] = column[: self.size]
                 self._columns[name] = wider
 
     def state(self) -> dict[str, pa.Table]:
         """Return everything as tables, detached from the live columns."""
-        names = [name for name in _COLUMNS if name != "position" or self.counts]
+        names = [name for name in _COLUMNS if name != "position" or self.placed]
         events = pa.table({name: pa.array(self._columns[name][: self.size].copy()) for name in names})
         payload = self.payload()
         keys = {"ids": self.id_keys, "partitions": self.partitions}
