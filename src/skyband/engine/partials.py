@@ -395,11 +395,11 @@ class PartialsGroup(QueryGroup, Generic[Member]):
     def _plan(self, one: Member) -> tuple[Hashable, PartialsPlan]:
         parts, settled = one.decomposition, self.settled(one)
         joined = (parts.service, parts.condition) if settled.num_rows else ()
-        key = (parts.part, parts.aggregates, parts.where, astuple(one.windows), one.query.order, one.on, one.select,
-               one.group_by, one.late_before, *joined)  # fmt: skip
+        key = (parts.part, parts.aggregates, parts.where, astuple(one.windows), one.periods, one.query.order, one.on,
+               one.select, one.group_by, one.late_before, *joined)  # fmt: skip
         return key, PartialsPlan(
             [one.name], parts, one.windows, one.panes, one.query.order, one.on, one.group_by, one.select,
-            one.measures, one.late_before, one.partly_before, settled,
+            one.measures, one.late_before, one.partly_before, settled, one.periods,
         )  # fmt: skip
 
     def settled(self, one: Member) -> pa.Table:

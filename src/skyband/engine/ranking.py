@@ -14,6 +14,7 @@ from skyband import algorithms
 from skyband.algorithms.base import Algorithm, BatchCounts, Columns, Selection, Thresholded
 from skyband.algorithms.stkqf.skyline import Need, scan_for
 from skyband.answers.answer import AnswerBlock, Events, Row
+from skyband.calendars import Calendar
 from skyband.engine.explain import backfill_text, clock_time, query_line
 from skyband.engine.groups import QueryGroup, Stream
 from skyband.engine.intake import (
@@ -57,6 +58,27 @@ class _Arriving:
         part = 0 if columns.part is None else columns.part[rows]
         chosen = rows if self.index is None else self.index[rows]
         return self.store.add(self.rows, chosen, columns.merit[rows], columns.position[rows], part)
+
+
+@dataclass(frozen=True)
+class _ByMoments:
+    """The interface for dropping events before they get here, by moments; inside they lie on a calendar's axis."""
+
+    inner: Thresholded
+    periods: Calendar
+
+    def pane_edges(self, low: int, high: int) -> IntArray:
+        """Return the edges of the open panes, from `low` to `high` at least."""
+        edges = self.inner.pane_edges(self.periods.position(low), self.periods.position(high))
+        return np.unique(self.periods.moments(edges))
+
+    def kth_best(self, edges: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
+        """Return the K-th best open events between neighbouring edges: place among the edges, partition, merit."""
+        return self.inner.kth_best(self.periods.positions(edges))
+
+    def record_filtered(self, low: int, high: int, depth: int, best: float) -> None:
+        """Record events between two edges that were dropped before `push`."""
+        self.inner.record_filtered(self.periods.position(low), self.periods.position(high - 1) + 1, depth, best)
 
 
 class RankingGroup(QueryGroup):
@@ -140,12 +162,12 @@ class RankingGroup(QueryGroup):
     @property
     def shortest(self) -> int:
         """How long the shortest window is."""
-        return min(schedule.size for schedule in self.schedules)
+        return min(s.slide if s.grows and not s.endless else s.size for s in self.schedules)
 
     @property
     def answered_to(self) -> int:
         """Where the last answered window ends: an event before it is late for some query at least."""
-        return self._batch_counts().partly_before
+        return self.moment(self._batch_counts().partly_before)
 
     # For those who leave out events elsewhere: `skyband.engine.plans.RankingPlan`.
 
@@ -166,7 +188,8 @@ class RankingGroup(QueryGroup):
     @property
     def thresholded(self) -> Thresholded | None:
         """The interface for dropping events before they get here; None where every event matters."""
-        return self.algorithm.thresholded
+        found = self.algorithm.thresholded
+        return found if found is None or self.periods is None else _ByMoments(found, self.periods)
 
     def partitions(self, numbers: IntArray) -> pa.Array:
         """Return the partitions that have these numbers."""
