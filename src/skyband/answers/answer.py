@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from skyband.answers.table import as_table
 from skyband.compiled import gather
-from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, Ties, rank_in_runs, ranks_in_runs
+from skyband.order import NEVER, BoolArray, FloatArray, IntArray, SlotArray, Ties, rank_in_runs, ranks_in_runs
 from skyband.times import Moment, moment_of
 
 Kind = Literal["entered", "left", "moved", "updated"]
@@ -108,9 +108,9 @@ class RefreshCost:
 class AnswerBlock:
     """Answers of one group of queries, column by column.
 
-    Per answer: which query, start and end of its window, whether it is exact, and why not. The rows of answer i are
-    ``offsets[i]`` to ``offsets[i + 1]``; each is an event, by its place in `events` (`place` None: in order).
-    An event is in many answers, so this is how answers stay small; the plain columns `id`, `score`, `time`
+    Per answer: which query, start (NEVER: none) and end of its window, whether it is exact, and why not. The rows of
+    answer i are ``offsets[i]`` to ``offsets[i + 1]``; each is an event, by its place in `events` (`place` None: in
+    order). An event is in many answers, so this is how answers stay small; the plain columns `id`, `score`, `time`
     and so on are made when first asked for. Rows of sets are not `ranked`: they come in order of their ids. With `ties`
     equal scores share a rank.
     """
@@ -235,9 +235,10 @@ class Answer:
         return self.block.names[int(self.block.query[self.index])]
 
     @property
-    def start(self) -> Moment:
-        """Where the window starts."""
-        return self._moment(int(self.block.start[self.index]), self.block.counts)
+    def start(self) -> Moment | None:
+        """Where the window starts; None where it is of all time."""
+        start = int(self.block.start[self.index])
+        return None if start == NEVER else self._moment(start, self.block.counts)
 
     @property
     def end(self) -> Moment:
@@ -317,7 +318,8 @@ class Answer:
 
     def __repr__(self) -> str:
         flags = ", provisional" if self.provisional else "" if self.exact else f", {self.why}"
-        return f"<answer of {self.query!r}, {self.start} to {self.end}, {len(self)} rows{flags}>"
+        begin = "" if self.start is None else f"{self.start} "
+        return f"<answer of {self.query!r}, {begin}to {self.end}, {len(self)} rows{flags}>"
 
 
 class Answers(Sequence[Answer]):

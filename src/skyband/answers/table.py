@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.errors import InputError
-from skyband.order import IntArray
+from skyband.order import NEVER, IntArray
 
 if TYPE_CHECKING:
     from skyband.answers.answer import AnswerBlock, Answers
@@ -95,7 +95,7 @@ def _with_windows(block: AnswerBlock, answer: IntArray, columns: dict[str, Any])
     kind = pa.int64() if block.counts else TIME
     names = pa.array(list(block.names), pa.string())
     query = pa.DictionaryArray.from_arrays(pa.array(block.query[answer].astype(np.int32)), names)
-    exact = block.exact[answer]
+    exact, start = block.exact[answer], block.start[answer]
     if block.spent is not None:
         spent = block.spent
         taken = {"refreshes": spent.refreshes, "failures": spent.failures, "stale": spent.stale}
@@ -103,7 +103,7 @@ def _with_windows(block: AnswerBlock, answer: IntArray, columns: dict[str, Any])
     return pa.table(
         {
             "query": query.cast(pa.string()),
-            "window_start": pa.array(block.start[answer]).cast(kind),
+            "window_start": pa.array(start, mask=start == NEVER).cast(kind),
             "window_end": pa.array(block.end[answer]).cast(kind),
             **columns,
             "exact": pa.array(exact),

@@ -17,7 +17,7 @@ import pyarrow as pa
 from skyband.answers.answer import AnswerBlock, Events
 from skyband.engine.explain import query_line
 from skyband.engine.groups import Stream
-from skyband.engine.intake import APPROXIMATE, WARMING_UP, too_many_ties
+from skyband.engine.intake import APPROXIMATE, too_many_ties
 from skyband.engine.measures import SKETCH
 from skyband.engine.partials import ID, MANY_VALUES, PART, STREAM, TIME, Partials, PartialsGroup
 from skyband.engine.snapshot import State
@@ -72,7 +72,9 @@ class AggregateGroup(PartialsGroup[Partials]):
     @classmethod
     def of(cls, query: Query, stream: Stream, newest: int = NEVER) -> Self:  # noqa: ARG003 - as all kinds
         """Make a group for a query."""
-        return cls()
+        group = cls()
+        group.answers.periods = query.window.periods
+        return group
 
     def serves(self, query: Query) -> bool:  # noqa: ARG002 - as all kinds
         """Tell whether a query can be added: each has a group of its own."""
@@ -120,7 +122,7 @@ class AggregateGroup(PartialsGroup[Partials]):
         whole, cut = (np.array(flags) for flags in zip(*((best.whole, best.cut) for best in found), strict=True))
         rough = any(measure.function == SKETCH for measure in one.measures.values())
         unsure = np.where(cut, too_many_ties(one.query.max_ties), APPROXIMATE if rough else MANY_VALUES)
-        why = np.where(warm, unsure, WARMING_UP)
+        why = np.where(warm, unsure, self.incomplete(due))
         exact = warm & whole & ~cut & (not rough)
         return self.answers.blocks(due, offsets, events, exact, why, provisional=provisional)
 

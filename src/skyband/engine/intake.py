@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from skyband.calendars import Calendar
 from skyband.engine.snapshot import State
 from skyband.errors import InputError, QueryError, SkybandError
 from skyband.events.batch import EventBatch, StreamColumns, as_batches, type_null_columns
@@ -49,6 +50,7 @@ class Ranking:
     ties: Ties | None = None
     max_ties: int = 0
     prefer: Prefer = "latest"
+    periods: Calendar | None = None
 
     @classmethod
     def of(cls, query: Query) -> Ranking:
@@ -56,6 +58,7 @@ class Ranking:
         return cls(
             query.score_expression, query.where_expression, query.partition_keys, query.distinct, query.order,
             query.window.counts, query.ties, 0 if query.ties is None else query.max_ties, query.prefer,
+            query.window.periods,
         )  # fmt: skip
 
     @property
@@ -71,7 +74,8 @@ class Ranking:
         parts += [f"distinct {self.distinct}"] if self.distinct else []
         parts += [f"ties {self.ties}, at most {self.max_ties:,}"] if self.ties else []
         parts += [f"prefer {self.prefer}"] if self.prefer != "latest" else []
-        return ", ".join([*parts, "count windows" if self.counts else "time windows"])
+        windows = "count" if self.counts else "time" if self.periods is None else "calendar"
+        return ", ".join([*parts, f"{windows} windows"])
 
 
 @dataclass

@@ -304,8 +304,8 @@ class Monitor(StreamConsumer):
         if query.window.counts or self.newest == NEVER or self.watermark is None:
             return None
         schedule = Schedule.of(query.name, query.most_rows, query.window)
-        schedule.closed_to = self.watermark
         group = self._find_group(query) or _kind(query).of(query, self.stream, self.newest)
+        schedule.closed_to = group.position(self.watermark)
         return group.backfill_for(schedule, self.newest)
 
     def fill(self, name: str, history: Any) -> None:
@@ -320,7 +320,8 @@ class Monitor(StreamConsumer):
         if schedule.backfill is None or self.schema is None:
             msg = "it misses nothing of the past that can be filled in; `backfill_for` says what a query would miss"
             raise QueryError(msg, name)
-        batches = [_between(batch, self.source, schedule) for batch in as_batches(history, MOST_ROWS)]
+        low, high = map(group.moment, schedule.still_missing())
+        batches = [_between(batch, self.source, low, high) for batch in as_batches(history, MOST_ROWS)]
         if any(batch.num_rows for batch in batches):
             batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
             try:
@@ -409,16 +410,20 @@ class Monitor(StreamConsumer):
 
     def backfills(self) -> list[PendingBackfill]:
         """Return what queries wait for of the past, as far as the watermark says that all of it is there."""
-        waiting = [(group.queries, s) for group in self.groups for s in group.schedules if s.pending]
-        return [
-            PendingBackfill(s.name, queries, *s.still_missing())
-            for queries, s in waiting
-            if s.still_missing()[1] <= self._mark
+        waiting = [
+            PendingBackfill(s.name, group.queries, *map(group.moment, s.still_missing()))
+            for group in self.groups
+            for s in group.schedules
+            if s.pending
         ]
+        return [past for past in waiting if past.high <= self._mark]
 
     def next_end(self, after: int) -> int | None:
         """Return when the next window ends after a time."""
-        return min((s.first_end_after(after) for group in self.groups for s in group.schedules), default=None)
+        ends = [
+            group.moment(s.first_end_after(group.position(after))) for group in self.groups for s in group.schedules
+        ]
+        return min(ends, default=None)
 
     # Looking inside.
 
@@ -517,10 +522,9 @@ class Monitor(StreamConsumer):
         return monitor
 
 
-def _between(batch: pa.RecordBatch, source: StreamColumns, schedule: Schedule) -> pa.RecordBatch:
+def _between(batch: pa.RecordBatch, source: StreamColumns, low: int, high: int) -> pa.RecordBatch:
     """Leave of events of the past those that a query misses and still needs."""
     time = EventBatch(batch, source).time
-    low, high = schedule.still_missing()
     return batch.filter(pa.array((time >= low) & (time < high)))
 
 

@@ -68,7 +68,7 @@ class Partials:
         self.outputs, self.key, self.partition = query.carried, query.group_expression, query.partition_expression
         self.on = None if query.join is None else query.join.on
         self.schedule = Schedule.of(query.name, query.most_rows, query.window)
-        self.windows = query.window.grid
+        self.windows, self.periods = query.window.grid, query.window.periods
         self.panes = PaneGrid(self.windows)
         self.counts = Counts()
         self.last = NEVER
@@ -124,8 +124,11 @@ class Partials:
 
     @property
     def _answered_to(self) -> int:
-        start = self.late_before
-        return NEVER if start == NEVER else start + self.schedule.size - self.schedule.slide
+        return self.schedule.answered_to
+
+    def positions(self, time: IntArray) -> IntArray:
+        """Return where times lie on the axis of the windows."""
+        return time if self.periods is None else self.periods.positions(time)
 
     # Rows in.
 
@@ -172,9 +175,10 @@ class Partials:
             rows = rows.by(self._bounds.key.values(rows.batch).cast(self._bounds.ids), nulls=not joined)
         seen = self.evaluator.evaluate(rows.batch, self._valid(rows))
         taken = np.arange(rows.batch.num_rows) if seen.taken is None else seen.taken
-        missed = rows.time[taken] < self.late_before
+        position = self.positions(rows.time[taken])
+        missed = position < self.late_before
+        partly = taken[~missed & (position < self._answered_to)]
         late, taken = taken[missed], taken[~missed]
-        partly = taken[rows.time[taken] < self._answered_to]
         outcome = BatchOutcome(seen.passed, seen.rejected, late, partly)
         partials = self._partials(rows, taken, seen.values)
         self.merge(ReducedBatch(partials, rows.newest, len(late), len(partly), len(outcome.rejected)))
@@ -193,7 +197,7 @@ class Partials:
         bounds, batch = self._bounds, rows.batch.take(pa.array(chosen))
         time = rows.time[chosen]
         columns: dict[str, Any] = {
-            PANE: self.panes.of(time),
+            PANE: self.panes.of(self.positions(time)),
             **({} if bounds.partition is None else {PART: bounds.partition.values(batch).cast(bounds.partition.arrow)}),
             ID: rows.ids.take(pa.array(chosen)).cast(bounds.ids),
             TIME: time,
@@ -214,7 +218,7 @@ class Partials:
         counts.partly_late += reduced.partly_late
         counts.rejected += reduced.rejected
         if partials.num_rows:
-            time = partials[TIME].to_numpy()
+            time = self.positions(partials[TIME].to_numpy())
             # Which windows are the first is the same for all times of the first pane.
             self._note(int(time.min()), int(time.max()), int(partials[ROWS].to_numpy().sum()))
             self._parts.append(partials)
@@ -296,9 +300,17 @@ class Partials:
         if not self._parts:
             return
         whole = _concat(self._parts)
-        first = self.panes.first(window + 1) if self.decomposition.aggregates else self.panes.behind(window)
-        later = whole[PANE].to_numpy() >= first
-        self._parts = [whole.filter(pa.array(later))] if later.any() else []
+        pane, behind = whole[PANE].to_numpy(), self.panes.behind(window)
+        first = self.panes.first(window + 1) if self.decomposition.aggregates else behind
+        later = pane >= first
+        if self.windows.grows and first == self.panes.first(window):  # all of them are in all that it grows to
+            whole = whole.set_column(
+                whole.column_names.index(PANE), PANE, pa.array(np.where(pane < behind, first, pane))
+            )
+            self._cut = {first if pane < behind else pane for pane in self._cut}
+            self._parts = [self._reduced(whole.filter(pa.array(later)), PANE)]
+        else:
+            self._parts = [whole.filter(pa.array(later))] if later.any() else []
         self._cut = {pane for pane in self._cut if pane >= first}
 
     def _of(self, window: int) -> tuple[pa.Table, int]:
@@ -426,9 +438,9 @@ class PartialsGroup(QueryGroup, Generic[Member]):
         """Serve more queries; of what began before `newest` they have not seen all."""
         members = [self._made(query) for query in queries]
         for one in members:
-            one.schedule.closed_to = watermark
+            one.schedule.closed_to, one.schedule.since = self.position(watermark), newest
             if newest != NEVER:
-                one.schedule.exact_from = one.schedule.first_start_from(newest + 1)
+                one.schedule.exact_from = one.schedule.first_start_from(self.position(newest) + 1)
         self._enter(members)
 
     def _enter(self, members: Sequence[Member]) -> None:
@@ -478,11 +490,11 @@ class PartialsGroup(QueryGroup, Generic[Member]):
     def _plan(self, one: Member) -> tuple[Hashable, PartialsPlan]:
         parts, settled = one.decomposition, self.settled(one)
         joined = (parts.service, parts.condition) if settled.num_rows else ()
-        key = (parts.part, parts.aggregates, parts.where, astuple(one.windows), one.query.order, one.on, one.outputs,
-               one.key, one.partition, one.late_before, one.query.join is None, *joined)  # fmt: skip
+        key = (parts.part, parts.aggregates, parts.where, astuple(one.windows), one.periods, one.query.order, one.on,
+               one.outputs, one.key, one.partition, one.late_before, one.query.join is None, *joined)  # fmt: skip
         return key, PartialsPlan(
             [one.name], parts, one.windows, one.panes, one.query.order, one.on, one.key, one.partition, one.outputs,
-            one.measures, one.late_before, one.partly_before, settled,
+            one.measures, one.late_before, one.partly_before, settled, one.periods,
         )  # fmt: skip
 
     def settled(self, one: Member) -> pa.Table:
@@ -493,10 +505,9 @@ class PartialsGroup(QueryGroup, Generic[Member]):
         """Return up to where windows close."""
         if watermark == ALWAYS:
             return [
-                one.schedule.closed_to if one.last == NEVER else one.schedule.last_end_of(one.last)
-                for one in self.members
+                one.schedule.closed_to if one.last == NEVER else one.schedule.last_due(one.last) for one in self.members
             ]
-        return None if watermark is None else [watermark] * len(self.members)
+        return None if watermark is None else [self.position(watermark)] * len(self.members)
 
     def take_unfit(self) -> int:
         """Return how many objects were rejected while answering since this was asked last."""

@@ -14,7 +14,7 @@ from skyband.order import Prefer, Ties
 from skyband.queries.decomposition import Decomposition, holds_aggregates
 from skyband.queries.join import Join
 from skyband.queries.outputs import Output, key_of, named
-from skyband.windows import Window
+from skyband.windows import WINDOW_KEYS, Window
 
 Order = Literal["desc", "asc"]
 Distinct = Literal["best", "latest"]
@@ -275,7 +275,7 @@ class Query:
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Query:
-        """Make a query from plain values: `name`, `k`, `size`, `slide`, `score` and the optional ones.
+        """Make a query from plain values: `name`, `k`, `size` or `window`, `score` and the optional ones.
 
         Examples
         --------
@@ -286,15 +286,20 @@ class Query:
         problems = []
         if unknown := sorted(set(given) - set(_KEYS)):
             problems.append(f"unknown key {', '.join(map(repr, unknown))}; allowed are {', '.join(_KEYS)}")
-        if missing := [key for key in ("name", "k", "size", "score") if key not in given]:
+        lengths = {key: given[key] for key in (*_WINDOW_KEYS, "window") if key in given}
+        needed = ("name", "k", "score") if "window" in given else ("name", "k", "size", "score")
+        if missing := [key for key in needed if key not in given]:
             problems.append(f"missing key {', '.join(map(repr, missing))}")
         window = None
-        if "size" in given:
+        if "window" in given and len(lengths) > 1:
+            doubled = ", ".join(key for key in lengths if key != "window")
+            problems.append(f"there is a window and {doubled} beside it; put all that it has into the table")
+        elif "window" in given or "size" in given:
             try:
-                window = Window(**{key: given[key] for key in _WINDOW_KEYS if key in given})
+                window = Window.from_dict(lengths)
             except QueryError as error:
                 problems += error.problems
-        rest = {key: given[key] for key in _KEYS if key in given and key not in _WINDOW_KEYS}
+        rest = {key: given[key] for key in _KEYS if key in given and key not in lengths}
         if not isinstance(rest.get("join"), Join | None):
             try:
                 rest["join"] = Join.from_dict(rest["join"])
@@ -309,9 +314,9 @@ class Query:
         return query
 
 
-_WINDOW_KEYS = ("size", "slide", "offset", "closed")
+_WINDOW_KEYS = WINDOW_KEYS["sliding"]
 _KEYS = (
-    "name", "k", "size", "slide", "offset", "closed", "score", "where", "partition_by",
+    "name", "k", "size", "slide", "offset", "closed", "window", "score", "where", "partition_by",
     "distinct", "order", "emit", "select", "join", "group_by", "max_rows",
     "having", "ties", "max_ties", "prefer",
 )  # fmt: skip
@@ -341,6 +346,11 @@ def _value_problems(query: Query) -> list[str]:
     problems += _ties_problems(query)
     if not isinstance(query.window, Window):
         problems.append(f"window is {query.window!r}; give a Window, such as Window('1 hour', slide='10 minutes')")
+    elif query.window.kind == "all_time" and query.distinct == "latest":
+        problems.append(
+            "the window is of all time, and the latest event of every id would be kept for good; use distinct='best', "
+            "or a window that ends"
+        )
     return problems
 
 
@@ -438,6 +448,8 @@ def _join_problems(query: Query, sound: bool) -> list[str]:
     problems = []
     if isinstance(query.window, Window) and query.window.counts:
         problems.append("a joined query is answered in time, and its window counts events; give a window of time")
+    if isinstance(query.window, Window) and query.window.kind != "sliding":
+        problems.append(f"a joined query has windows that slide, and its window is {query.window!r}; give a size")
     if query.distinct == "best":
         problems.append("a joined query ranks ids, each with its latest event; leave distinct='best' out")
     if query.partition_by is not None:

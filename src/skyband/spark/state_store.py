@@ -296,7 +296,8 @@ class StateStoreJob(StreamJob):
             of_window = [("window_start", "max"), ("window_end", "max"), ("rank", "count"), ("exact", "min")]
             windows = {
                 row["query"]: {
-                    "window_start": str(row["window_start_max"]), "window_end": str(row["window_end_max"]),
+                    "window_start": (start := row["window_start_max"]) and str(start),
+                    "window_end": str(row["window_end_max"]),
                     "rows": row["rank_count"], "exact": row["exact_min"], "why": None,
                 }
                 for row in last.group_by("query").aggregate(of_window).to_pylist()

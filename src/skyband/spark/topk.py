@@ -6,28 +6,39 @@ window needs more than the best `k` of it. Spark does that cut before it moves a
 plan, for `k` below ``spark.sql.optimizer.windowGroupLimitThreshold``). Only the candidates left are copied into
 their windows and ranked again. Where only the latest event of an id counts, it lies in a window only as long as
 the id has no later event there; the panes follow from these windows.
+
+Windows of all time hold all panes before their end: there the candidates of the panes are merged one after another
+(`_running`), in one task for each partition.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import reduce
+from datetime import datetime
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
+from skyband.calendars import Calendar
 from skyband.engine.intake import too_many_ties
 from skyband.engine.run import run
 from skyband.engine.schema import used_columns
 from skyband.errors import InputError, QueryError
 from skyband.events.batch import StreamColumns, TimeUnit
 from skyband.events.keys import is_text
+from skyband.order import IntArray
 from skyband.queries.query import ANSWER_COLUMNS, UNIQUE_RANK, Query
 from skyband.spark import columns
+from skyband.times import microseconds_of
 from skyband.windows import Schedule
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+YEARS = 1900, 2100
+"""From when to when the calendars of a batch reach: its times are not known before it is read."""
 
 
 def topk(
@@ -126,6 +137,11 @@ def _check_queries(queries: Iterable[Query]) -> None:
                 f"the window is {query.window.size} events, and the rows of a DataFrame have no order of arrival; "
                 "use a window of time, or sb.run"
             )
+        if query.ties is not None and query.window.kind == "all_time":
+            problems.append(
+                f"the window is of all time, and ties={query.ties!r} may add rows to each answer; leave ties out, or "
+                "use sb.spark.start or sb.run"
+            )
         if query.emit != "final":
             problems.append(
                 f"emit is {query.emit!r}, and a batch has one final answer for each window; use 'final', or sb.run"
@@ -145,11 +161,19 @@ def _answers(df: DataFrame, query: Query, source: StreamColumns, schema: pa.Sche
     except InputError as error:
         raise QueryError(str(error), query.name) from None
     windows = Schedule.of(query.name, query.most_rows, query.window)
-    ranked = _best(_in_windows(events, query, windows), query, "start")
+    if windows.endless:
+        ranked, start = _so_far(events, query, windows), F.lit(None).cast("bigint")
+    elif query.window.periods is not None:
+        periods = _in_periods(events, query.window.periods)
+        ranked, start = _best(_one_per_id(periods, query, "end"), query, "end"), F.col("start")
+    else:
+        ranked = _best(_in_windows(events, query, windows), query, "end")
+        since = F.col("end") - windows.size
+        start = since + F.pmod(windows.phase - since, F.lit(windows.period).cast("bigint"))
     answers = ranked.select(
         F.lit(query.name).alias("query"),
-        F.timestamp_micros(F.col("start") - windows.shift).alias("window_start"),
-        F.timestamp_micros(F.col("start") + (windows.size - windows.shift)).alias("window_end"),
+        F.timestamp_micros(start - windows.shift).alias("window_start"),
+        F.timestamp_micros(F.col("end") - windows.shift).alias("window_end"),
         "rank", "id", "score",
         F.timestamp_micros("time").alias("time"),
         *_parts(query),
@@ -166,7 +190,7 @@ def _quality(query: Query) -> list[Column]:
 
     if query.ties is None:
         return []
-    cut = F.max(UNIQUE_RANK).over(Window.partitionBy("start")) > query.max_ties
+    cut = F.max(UNIQUE_RANK).over(Window.partitionBy("end")) > query.max_ties
     why = F.when(cut, F.lit(too_many_ties(query.max_ties)))
     return [F.col(UNIQUE_RANK), (~cut).alias("exact"), why.alias("why")]
 
@@ -196,19 +220,14 @@ def _parts(query: Query) -> list[str]:
 
 
 def _in_windows(events: DataFrame, query: Query, windows: Schedule) -> DataFrame:
-    """Return the events that may be in an answer, once for each of their windows, with its `start`."""
+    """Return the events that may be in an answer, once for each of their windows, with its `end`."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
-    slide = F.lit(windows.slide).cast("bigint")
-
-    def start_by(position: Column) -> Column:
-        return position - F.pmod(position - windows.phase, slide)
-
-    last = start_by(F.col("time"))
+    slide, first = F.lit(windows.slide).cast("bigint"), _first_end(windows)
     if windows.size == windows.slide:
-        return _one_per_id(events.withColumn("start", last), query, "start")
-    first = start_by(F.col("time") - windows.size) + slide
+        return _one_per_id(events.withColumn("end", first), query, "end")
+    last = F.col("time") + windows.size - F.pmod(F.col("time") - windows.phase, F.lit(windows.period).cast("bigint"))
     panes = _one_per_id(events.withColumns({"first": first, "last": last}), query, "first", "last")
     if query.distinct == "latest":  # an event counts up to the windows that also hold the next one of its id
         following = F.lead("first").over(Window.partitionBy(*_parts(query), "id").orderBy("time"))
@@ -216,8 +235,76 @@ def _in_windows(events: DataFrame, query: Query, windows: Schedule) -> DataFrame
     # Whether a score keeps others out is not known before each id has its best one of the window.
     whole = query.ties == "dense" and query.distinct == "best"
     candidates = panes if whole else _best(panes, query, "first", "last")
-    copies = candidates.withColumn("start", F.explode(F.sequence("first", "last", slide)))
-    return _one_per_id(copies, query, "start") if query.distinct == "best" else copies
+    copies = candidates.withColumn("end", F.explode(F.sequence("first", "last", slide)))
+    return _one_per_id(copies, query, "end") if query.distinct == "best" else copies
+
+
+def _first_end(windows: Schedule) -> Column:
+    """Return the end of the first window that holds an event."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+    slide = F.lit(windows.slide).cast("bigint")
+    return F.col("time") + slide - F.pmod(F.col("time") - (windows.phase + windows.size), slide)
+
+
+def _in_periods(events: DataFrame, periods: Calendar) -> DataFrame:
+    """Return the events with `start` and `end` of their period: from a table that is joined, bucket by bucket."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+    low, high = (periods.about(microseconds_of(datetime(year, 1, 1))) for year in YEARS)
+    origin, width, edge, before, after = periods.buckets(low, high)
+    starts = periods.starts(low, high + 2)
+    bounds = {"start": starts[before - low], "edge": edge, "end": starts[after - low + 1]}
+    table = pa.table({"bucket": pa.array(range(len(edge)), pa.int64()), **bounds})
+    known = F.broadcast(events.sparkSession.createDataFrame(table))
+    since = F.col("time") - origin
+    bucket = F.floor((since - F.pmod(since, F.lit(width).cast("bigint"))) / width).cast("bigint")
+    beyond = f"an event time is not from {YEARS[0]} to {YEARS[1]}, the years of the calendar; filter such rows out"
+    later = F.col("time") >= F.col("edge")
+    return (
+        events.withColumn("bucket", bucket)
+        .join(known, "bucket", "left")
+        .withColumn("edge", F.coalesce("edge", F.raise_error(F.lit(beyond)).cast("bigint")))
+        .withColumns({"start": F.when(later, F.col("edge")).otherwise(F.col("start")),
+                      "end": F.when(later, F.col("end")).otherwise(F.col("edge"))})
+        .drop("bucket", "edge")
+    )  # fmt: skip
+
+
+def _so_far(events: DataFrame, query: Query, windows: Schedule) -> DataFrame:
+    """Return the answers of windows of all time."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+    panes = _best(_one_per_id(events.withColumn("end", _first_end(windows)), query, "end"), query, "end")
+    order, parts = _order(panes, query), [F.col(name) for name in _parts(query)] or [F.lit(0)]
+    placed = panes.withColumn("place", F.row_number().over(Window.partitionBy(*parts).orderBy(*order)))
+    placed = placed.crossJoin(F.broadcast(panes.agg(F.max("end").alias("last"))))
+    running = partial(_running, k=query.most_rows, slide=windows.slide, distinct=query.distinct is not None)
+    return placed.groupBy(*parts).applyInArrow(running, placed.schema)
+
+
+def _running(panes: pa.Table, k: int, slide: int, distinct: bool) -> pa.Table:
+    """Return, for each window end, the best `k` of all panes up to there, each id once where ids are `distinct`."""
+    panes = panes.sort_by([("end", "ascending"), ("place", "ascending")])
+    end, place = (panes[name].to_numpy() for name in ("end", "place"))
+    code = panes["id"].combine_chunks().dictionary_encode().indices.to_numpy() if distinct else np.arange(len(end))
+    begins = np.append(np.flatnonzero(np.diff(end, prepend=end[0] - 1)), len(end))
+    until = np.append(end[begins[1:-1]], panes["last"][0].as_py() + slide)  # the answer stays the same up to there
+    best = np.empty(0, np.int64)
+    found: list[tuple[IntArray, IntArray, IntArray]] = []
+    for low, high, behind in zip(begins[:-1], begins[1:], until, strict=True):
+        rows = np.append(best, np.arange(low, high))
+        rows = rows[np.argsort(place[rows])]
+        best = rows[np.sort(np.unique(code[rows], return_index=True)[1])][:k]
+        ends = np.arange(end[low], behind, slide)
+        found.append((np.tile(best, len(ends)), np.repeat(ends, len(best)), np.tile(np.arange(len(best)), len(ends))))
+    rows, ends, rank = (np.concatenate(column) for column in zip(*found, strict=True))
+    answers = panes.take(pa.array(rows))
+    for name, values in (("end", ends), ("rank", rank + 1)):
+        number = answers.schema.get_field_index(name)
+        answers = answers.set_column(number, name, pa.array(values, answers.schema.field(name).type))
+    return answers
 
 
 def _one_per_id(events: DataFrame, query: Query, *frame: str) -> DataFrame:
