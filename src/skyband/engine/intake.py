@@ -184,7 +184,8 @@ class Intake:
         require_columns("select", self.select, schema)
         if self.schema is not None:
             columns = set(self.select).union(*(reader.carried | reader.id_columns for reader in readers))
-            columns = columns.union(*(reader.sources(self.schema) for reader in readers))
+            used = set[str]().union(*(reader.sources(self.schema) for reader in readers))
+            columns |= used & set(schema.names)  # binding says what is missing
             self._check_types(self.schema, schema, {self.source.id, *columns})
         try:
             for reader in readers:

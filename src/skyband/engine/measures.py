@@ -12,7 +12,7 @@ Distinct values are kept as sets, lists in a column: the values themselves for `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import md5
 from typing import Any
@@ -135,6 +135,12 @@ class Measure:
             argument = f"shiftright({argument}, {_BITS})" if self.half == HIGH else f"({argument} & {_MASK}L)"
         return f"{self.function}({argument})"
 
+    def spark_merged(self, column: str) -> str:
+        """Return Spark SQL for a column of parts put together."""
+        if self.is_set:
+            return f"array_distinct(flatten(collect_list({column})))"
+        return f"{self.function if self.function in ('max', 'min') else 'sum'}({column})"
+
 
 def measures(aggregates: Sequence[Aggregate], schema: pa.Schema) -> dict[str, Measure]:
     """Return what is kept per pane and id, by name.
@@ -216,6 +222,28 @@ def final(one: Aggregate, found: pa.Table, kept: dict[str, Measure]) -> tuple[pa
     return pa.array((high << _BITS) | low, mask=(count == 0) | outside), outside
 
 
+def spark_final(one: Aggregate, rows: str, columns: Mapping[str, str], kept: dict[str, Measure]) -> str:
+    """Return `final` as Spark SQL, from that of the number of rows and of the measures."""
+    if one.argument is None:
+        return rows
+    if one.function == SKETCH:
+        return _spark_estimate(columns[str(one)])
+    if one.function == DISTINCT:
+        return f"cast(size({columns[str(one)]}) AS BIGINT)"
+    parts = {(m.function, m.half): columns[name] for name, m in kept.items() if m.argument == one.argument}
+    count = f"double({parts.get(('count', ''), 'NULL')})"
+    if one.function in ("count", "max", "min"):
+        return parts[one.function, ""]
+    if ("sum", "") in parts:
+        total = parts["sum", ""]
+        return total if one.function == "sum" else f"try_divide({total}, {count})"
+    high, low = parts["sum", HIGH], parts["sum", LOW]
+    if one.function == "avg":
+        return f"try_divide(double({high}) * {2**_BITS}D + double({low}), {count})"
+    high, low = f"({high} + shiftright({low}, {_BITS}))", f"({low} & {_MASK}L)"
+    return f"if({high} BETWEEN {-(2**31)}L AND {2**31 - 1}L, shiftleft({high}, {_BITS}) | {low}, NULL)"
+
+
 def _sum(values: FloatArray, starts: IntArray) -> FloatArray:
     known = ~np.isnan(values)
     total, count = np.add.reduceat(np.where(known, values, 0.0), starts), np.add.reduceat(known, starts, dtype=np.int64)
@@ -272,3 +300,16 @@ def _estimates(sketches: pa.ListArray) -> pa.Array:
         few = _REGISTERS * np.log(_REGISTERS / unused)
     small = (rough <= 2.5 * _REGISTERS) & (unused > 0)
     return pa.array(np.rint(np.where(small, few, rough)).astype(np.int64))
+
+
+def _spark_estimate(entries: str) -> str:
+    """Return `_estimates` as Spark SQL."""
+    register, rank = f"shiftright({{}}, {_RANK_BITS})", f"power(0.5D, e & {(1 << _RANK_BITS) - 1})"
+    ascending = f"sort_array({entries})"
+    last = f"coalesce({register.format(f'get({ascending}, i + 1)')} <> {register.format('e')}, true)"
+    kept = f"filter({ascending}, (e, i) -> {last})"
+    unused = f"({_REGISTERS} - size({kept}))"
+    total = f"({unused} + aggregate({kept}, 0D, (a, e) -> a + {rank}))"
+    rough = f"({0.7213 / (1 + 1.079 / _REGISTERS) * _REGISTERS**2!r}D / {total})"
+    few = f"({_REGISTERS}D * ln({_REGISTERS}D / {unused}))"
+    return f"cast(rint(if({rough} <= {2.5 * _REGISTERS!r}D AND {unused} > 0, {few}, {rough})) AS BIGINT)"

@@ -11,7 +11,7 @@ from skyband.algorithms.base import Algorithm
 from skyband.answers.answer import Answers
 from skyband.answers.table import TIME, common_type
 from skyband.engine.intake import bind_outputs
-from skyband.engine.measures import final_types
+from skyband.engine.measures import DISTINCT, SKETCH, final_types
 from skyband.engine.partials import Partials
 from skyband.errors import InputError, QueryError
 from skyband.events.batch import StreamColumns
@@ -106,7 +106,9 @@ def answer_schema(
         fields |= dict.fromkeys(joined, pa.float64()) | dict.fromkeys(JOINED_COLUMNS, pa.int64())
     if any(query.emit == "early" for query in queries):
         fields["provisional"] = pa.bool_()
-    if joined or not algorithm.exact or any(query.ties is not None for query in queries):
+    counted = [one.function for query in queries if query.decomposition for one in query.decomposition.aggregates]
+    tied = any(query.ties is not None for query in queries)
+    if joined or tied or not algorithm.exact or DISTINCT in counted or SKETCH in counted:
         fields |= {"exact": pa.bool_(), "why": pa.string()}
     return pa.schema(list(fields.items()))
 

@@ -125,6 +125,15 @@ def value(expression: Expression, schema: pa.Schema) -> Column:
     return F.expr(expression.spark_sql(schema)).alias(str(expression))
 
 
+def carried(output: Output, schema: pa.Schema) -> Column:
+    """Return what rows carry along, as a column; a bare one as it is, whatever its type."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+    if output.expression.is_column:
+        return F.col(quoted(output.worked_out(schema)))
+    return F.expr(output.expression.spark_sql(schema))
+
+
 def expressions_of(rankings: Iterable[Ranking], outputs: Iterable[Output] = ()) -> list[Expression]:
     """Return every expression of some rankings, and of what comes along, each once."""
     found = [e for r in rankings for e in (r.score, r.where, r.partition_by) if e is not None]

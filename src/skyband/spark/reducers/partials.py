@@ -28,7 +28,7 @@ from skyband.engine.plans import PartialsPlan
 from skyband.events.batch import StreamColumns
 from skyband.events.keys import is_text
 from skyband.expressions import Expression
-from skyband.queries.outputs import Output, plain
+from skyband.queries.outputs import plain
 from skyband.spark import columns
 from skyband.spark.columns import quoted
 from skyband.spark.reducers.base import BatchProgress
@@ -87,7 +87,7 @@ class PartialsReducer:
         settled = plan.settled
         rows = df.select(
             *(F.expr(text).alias(name) for name, text in self._columns(plan, not_after, low, high).items()),
-            *(self._carried(output).alias(CARRIED + output.name) for output in plan.outputs),
+            *(columns.carried(output, self.schema).alias(CARRIED + output.name) for output in plan.outputs),
         )
         if settled.num_rows:
             known = df.sparkSession.createDataFrame(settled.rename_columns([_SETTLED_ID, REFRESHED]))
@@ -134,14 +134,6 @@ class PartialsReducer:
         for place, measure in enumerate(plan.measures.values()):
             found[_argument(place)] = measure.spark_argument(schema)
         return found
-
-    def _carried(self, output: Output) -> Column:
-        """Return what a row carries along; a column as it is."""
-        from pyspark.sql import functions as F  # noqa: N812 - as everywhere
-
-        if output.expression.is_column:
-            return F.col(quoted(output.worked_out(self.schema)))
-        return F.expr(output.expression.spark_sql(self.schema))
 
     def _sums(self, plan: PartialsPlan) -> list[tuple[str, str]]:
         """Return what is worked out of the rows of a pane and id, as SQL."""
