@@ -34,6 +34,10 @@ class Ask:
     ties: str | None = None
     max_ties: int = 10_000
     prefer: str = "latest"
+    kind: str = "sliding"
+    edges: tuple[int, ...] = ()  # of a calendar's periods
+    unit: str = "day"
+    zone: str = "UTC"
 
 
 @dataclass
@@ -51,7 +55,7 @@ class Event:
 @dataclass
 class Reply:
     query: str
-    start: int
+    start: int | None
     end: int
     rows: list[tuple[Any, ...]]  # partition, rank, id, score, time, then what is selected
     cut: bool = False
@@ -78,7 +82,12 @@ class Oracle:
             if event.time is None or event.id is None or event.score is None or math.isnan(event.score):
                 self.rejected += 1
                 continue
-            windows = [(ask, end) for ask in self.asks if not ask.counts for end in ends_around(ask, event.time)]
+            windows = [
+                (ask, end)
+                for ask in self.asks
+                if not ask.counts
+                for end in ends_around(ask, event.time, self.answered.get(ask.name))
+            ]
             missed = sum(end <= self.answered.get(ask.name, -(10**18)) for ask, end in windows)
             if windows and missed == len(windows):
                 self.late += 1
@@ -118,12 +127,12 @@ class Oracle:
             if end > done:
                 inside = [e for e in self.events if e.time is not None and contains(ask, end, e.time)]
                 self.reply(ask, end, inside)
-            end += ask.slide
+            end = end + ask.slide if not ask.edges else min(edge for edge in ask.edges if edge > end)
         self.answered[ask.name] = max(done, limit)
 
     def reply(self, ask: Ask, end: int, inside: Sequence[Event]) -> None:
         rows = rank(ask, inside)
-        self.replies.append(Reply(ask.name, end - ask.size, end, rows, is_cut(ask, inside, rows)))
+        self.replies.append(Reply(ask.name, start_of(ask, end), end, rows, is_cut(ask, inside, rows)))
 
     def answer_counts(self, final: bool) -> None:
         n = len(self.events)
@@ -137,15 +146,39 @@ class Oracle:
                     self.answered[ask.name] = end
 
 
-def ends_around(ask: Ask, time: int) -> list[int]:
-    """Return the ends of all windows that contain a time, by trying every candidate."""
+def ends_around(ask: Ask, time: int, answered: int | None = None) -> list[int]:
+    """Return the ends of all windows that contain a time, by trying every candidate.
+
+    Of windows without end there is no last: all up to the first that is neither over nor answered.
+    """
+    if ask.kind == "all_time":
+        behind = max(time, time if answered is None else answered) + ask.slide
+        return [end for end in range(time + 1, behind + 1) if (end - ask.offset) % ask.slide == 0]
+    if ask.kind == "cumulative":
+        ends = [end for end in range(time + 1, time + ask.size + 1) if (end - ask.offset) % ask.slide == 0]
+        return [end for end in ends if contains(ask, end, time)]
+    if ask.kind == "calendar":
+        return [min(edge for edge in ask.edges if edge > time)]
     around = range(time - ask.size - ask.slide, time + ask.size + ask.slide + 1)
     starts = [s for s in around if (s - ask.offset) % ask.slide == 0]
     return [s + ask.size for s in starts if contains(ask, s + ask.size, time)]
 
 
+def start_of(ask: Ask, end: int) -> int | None:
+    """Return where the window starts that ends there."""
+    if ask.kind == "all_time":
+        return None
+    if ask.kind == "cumulative":
+        return next(start for start in range(end - 1, end - ask.size - 1, -1) if (start - ask.offset) % ask.size == 0)
+    if ask.kind == "calendar":
+        return max(edge for edge in ask.edges if edge < end)
+    return end - ask.size
+
+
 def contains(ask: Ask, end: int, time: int) -> bool:
-    start = end - ask.size
+    start = start_of(ask, end)
+    if start is None:
+        return time < end
     return start < time <= end if ask.closed == "right" else start <= time < end
 
 

@@ -42,7 +42,13 @@ class Workload:
 
 
 def query_of(ask: Ask, **more: Any) -> sb.Query:
-    if ask.counts:
+    if ask.kind == "cumulative":
+        window = sb.Window.cumulative(ask.size, step=ask.slide, offset=ask.offset)
+    elif ask.kind == "all_time":
+        window = sb.Window.all_time(every=ask.slide, offset=ask.offset)
+    elif ask.kind == "calendar":
+        window = sb.Window.calendar(ask.unit, zone=ask.zone)  # type: ignore[arg-type]
+    elif ask.counts:
         window = sb.Window(f"{ask.size} events", slide=f"{ask.slide} events")
     else:
         window = sb.Window(ask.size, slide=ask.slide, offset=ask.offset, closed=ask.closed)  # type: ignore[arg-type]
@@ -143,7 +149,10 @@ def spoil(event: Event, rng: np.random.Generator) -> None:
 
 
 def replies_of(answers: Sequence[sb.Answer]) -> list[Reply]:
-    return [Reply(a.query, int(a.start), int(a.end), [_row(row) for row in a.rows]) for a in answers]  # type: ignore[arg-type]
+    return [
+        Reply(a.query, None if a.start is None else int(a.start), int(a.end), [_row(row) for row in a.rows])  # type: ignore[arg-type]
+        for a in answers
+    ]
 
 
 def _row(row: sb.Row) -> tuple[Any, ...]:

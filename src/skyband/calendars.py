@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 from zoneinfo import ZoneInfo, available_timezones
 
 import numpy as np
 
-from skyband.errors import QueryError
+from skyband.errors import QueryError, TooManyWindows
 from skyband.order import ALWAYS, NEVER, IntArray
 from skyband.times import DAY, FARTHEST, moment_of
 
@@ -27,6 +27,8 @@ _CYCLE = 146_097
 """Days after which the Gregorian calendar repeats, weekdays included: beyond the years of `date`, rules do so too."""
 _YEARS, _MONTHS = 400, 4_800  # of a cycle
 _SAFE = date(2, 1, 1).toordinal(), date(9998, 1, 1).toordinal()
+MOST_PERIODS = 1_000_000
+"""Periods that may be known at once; more are a mistake in the unit of time."""
 _AT_ONCE = 64
 """Periods that are looked up before and behind the ones that are asked for."""
 
@@ -40,9 +42,10 @@ class Calendar:
     Examples
     --------
     >>> berlin = Calendar("day", "Europe/Berlin")
-    >>> spring = np.array([1_743_289_200, 1_743_375_599]) * 1_000_000  # 2025-03-30, 23 hours long
-    >>> berlin.positions(spring) - berlin.position(int(spring[0])) == [0, (23 * 3600 - 1) * 1_000_000]
-    array([ True,  True])
+    >>> (berlin.starts(20_177, 20_180) // 3_600_000_000).tolist()  # 2025-03-30 has 23 hours
+    [484247, 484270, 484294, 484318]
+    >>> (berlin.positions(np.array([484_247, 484_269, 484_270]) * 3_600_000_000) // berlin.room).tolist()
+    [20177, 20177, 20178]
     """
 
     unit: Unit
@@ -69,15 +72,22 @@ class Calendar:
 
     def starts(self, low: int, high: int) -> IntArray:
         """Return where the periods from `low` to `high` start, by number, in microseconds since the epoch."""
-        known = _KNOWN.get(self)
-        if known is None or low < known[0] or high >= known[0] + len(known[1]):
-            first, behind = (low, high + 1) if known is None else (
-                min(low, known[0]), max(high + 1, known[0] + len(known[1]))
-            )  # fmt: skip
-            first, behind = first - _AT_ONCE, behind + _AT_ONCE
-            known = first, np.array([self._start(number) for number in range(first, behind)], np.int64)
-            _KNOWN[self] = known
-        return known[1][low - known[0] : high + 1 - known[0]]
+        first, known = _KNOWN.get(self, (low, np.empty(0, np.int64)))
+        if low < first or high >= first + len(known):
+            begin, end = min(low - _AT_ONCE, first), max(high + _AT_ONCE, first + len(known))
+            if end - begin > MOST_PERIODS:
+                msg = (
+                    f"event time reaches over {end - begin:,} {self.unit}s; at most {MOST_PERIODS:,} are served: check "
+                    "the unit of the time column (time_unit), or filter out rows with impossible times"
+                )
+                raise TooManyWindows(msg)
+            before, after = (
+                np.array([self._start(number) for number in range(*ends)], np.int64)
+                for ends in ((begin, first), (first + len(known), end))
+            )
+            first, known = begin, np.concatenate([before, known, after])
+            _KNOWN[self] = first, known
+        return known[low - first : high + 1 - first]
 
     def positions(self, moments: IntArray) -> IntArray:
         """Return where moments lie on the axis of the calendar."""
@@ -102,11 +112,34 @@ class Calendar:
         first = int(number.min())
         starts = self.starts(first, int(number.max()) + 1)
         place = number - first
-        return np.minimum(starts[place] + within, starts[place + 1])
+        found: IntArray = np.minimum(starts[place] + within, starts[place + 1])
+        return found
 
     def moment(self, position: int) -> int:
         """Return the moment at a position; NEVER and ALWAYS, which are none, stay."""
         return position if position in (NEVER, ALWAYS) else int(self.moments(np.array([position], np.int64))[0])
+
+    def buckets(self, low: int, high: int) -> tuple[int, int, IntArray, IntArray, IntArray]:
+        """Lay the periods from number `low` to `high` out in buckets of equal width, for those who cannot search.
+
+        Returns where the first bucket begins, how wide they are, and of each bucket: where the next period begins, the
+        number of the period before, and that of the next. No bucket has more than one period's begin inside.
+        """
+        numbers, starts = np.arange(low, high + 2), self.starts(low, high + 1)
+        real = np.append(starts[1:] > starts[:-1], True)  # not the days that a zone left out
+        numbers, starts = numbers[real], starts[real]
+        width = int(np.diff(starts).min())
+        edges = np.arange(starts[0], starts[-1], width)
+        behind = np.searchsorted(starts, edges, side="right")
+        return int(starts[0]), width, starts[behind], numbers[behind - 1], numbers[behind]
+
+    def about(self, moment: int) -> int:
+        """Return the number of the period of a moment, or of one of its neighbours."""
+        return self._about(min(max(moment, -FARTHEST), FARTHEST))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Who gets it elsewhere gets what is known with it: all must see the same periods.
+        return _known, (self.unit, self.zone, _KNOWN.get(self))
 
     def _about(self, moment: int) -> int:
         """Return the number of the period of a moment in UTC."""
@@ -149,6 +182,13 @@ class Calendar:
 
 _KNOWN: dict[Calendar, tuple[int, IntArray]] = {}
 """The starts of the periods that were asked for, from the number of the first on."""
+
+
+def _known(unit: Unit, zone: str, known: tuple[int, IntArray] | None) -> Calendar:
+    calendar = Calendar(unit, zone)
+    if known is not None:
+        _KNOWN[calendar] = known
+    return calendar
 
 
 @lru_cache(1)

@@ -155,7 +155,7 @@ def ranks_in_runs(ties: Ties | None, merit: FloatArray, *columns: IntArray) -> I
     if ties == "with":
         return level - starts
     if ties == "dense":
-        steps = np.cumsum(level == np.arange(len(level)))
+        steps: IntArray = np.cumsum(level == np.arange(len(level)))
         return steps - steps[starts]
     return np.arange(len(starts)) - starts
 

@@ -1,8 +1,9 @@
 """Windows: what a query says of them, which there are on one axis, and which are due.
 
 The axis of a time window is event time in microseconds, that of a count window the arrival number of the
-event. On it every window is ``[start, start + size)`` with ``start = phase (mod slide)``; right-closed windows
-are the same, one microsecond later.
+event, that of a calendar window `skyband.calendars`. On it every window that slides is ``[start, start + size)`` with
+``start = phase (mod slide)``; right-closed windows are the same, one microsecond later. Windows that grow start at
+``phase (mod period)``; those of all time are such with a period that holds all times.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from skyband.calendars import Calendar, Unit
 from skyband.errors import QueryError, TooManyWindows
 from skyband.order import ALWAYS, NEVER, IntArray
-from skyband.times import FARTHEST, Duration, format_duration, parse_duration
+from skyband.times import DAY, FARTHEST, Duration, format_duration, parse_duration
 
 __all__ = ["ALWAYS", "NEVER", "Backfill", "DueWindows", "Layout", "Schedule", "layout", "progressions"]
 MOST_DUE = 20_000_000
@@ -34,6 +35,7 @@ WINDOW_KEYS: dict[Kind, tuple[str, ...]] = {
 }
 """What the table of a window may hold, by its kind; the first key says which it is."""
 N = TypeVar("N", int, IntArray)
+_RAREST = 365_250 * DAY
 
 _COUNT = re.compile(r"\s*(\d+)\s*(?:events?|rows?)\s*")
 
@@ -107,10 +109,30 @@ class WindowGrid:
         """Return the first window start at or after a position."""
         return self.phase - (self.phase - position) // self.period * self.period
 
+    def start_of(self, end: N) -> N:
+        """Return where the window starts that ends there."""
+        return self.first_start_from(end - self.size)
+
+    @property
+    def grows(self) -> bool:
+        """Whether windows grow for a while, so that several start at one position."""
+        return self.period != self.slide
+
+    @property
+    def endless(self) -> bool:
+        """Whether windows grow for good."""
+        return self.size >= 2 * FARTHEST
+
+    def last_due(self, position: N) -> N:
+        """Return the last window end that is due once the last event lies there; without end, the next."""
+        return self.first_end_after(position) if self.endless else self.last_end_of(position)
+
 
 @dataclass(frozen=True)
 class PaneGrid:
     """The panes of one query's windows, by number: two for every slide, of which one may be empty.
+
+    Where windows grow, they end with a slide: their size is a multiple of it.
 
     Examples
     --------
@@ -134,7 +156,7 @@ class PaneGrid:
 
     def first(self, window: int) -> int:
         """Return the first pane of a window."""
-        return 2 * window
+        return 2 * ((self.windows.start(window) - self.windows.phase) // self.windows.slide)
 
     def behind(self, window: int) -> int:
         """Return the first pane behind a window."""
@@ -262,11 +284,11 @@ class Window:
         shift = _checked(offset, "offset", problems)
         if counts:
             problems.append("windows of all time are answered in time, and every counts events; give a length of time")
-        elif not problems and slide <= 0:
-            problems.append(f"every is {format_duration(slide)}; it must be more than 0")
+        elif not problems and not 0 < slide <= _RAREST:
+            problems.append(f"every is {format_duration(slide)}; it must be more than 0, and at most 1000 years")
         if problems:
             raise QueryError(problems)
-        size = 2 * FARTHEST + (shift - FARTHEST) % slide  # they begin before all times, and end where answers are due
+        size = (2 * FARTHEST // slide + 2) * slide  # from before all times to behind them
         return cls.__new__(cls)._set(size=size, slide=slide, offset=shift, kind="all_time")
 
     @classmethod
@@ -299,7 +321,7 @@ class Window:
         if self.counts:  # answered every `slide` events: the ends are aligned, not the starts
             return WindowGrid(self.size, self.slide, -self.size % self.slide)
         if self.kind == "all_time":
-            return WindowGrid(self.size, self.slide, -FARTHEST, self.size)
+            return WindowGrid(self.size, self.slide, -FARTHEST - (-FARTHEST - self.offset) % self.slide, self.size)
         if self.kind == "cumulative":
             return WindowGrid(self.size, self.slide, self.offset % self.size, self.size)
         return WindowGrid(self.size, self.slide, (self.offset + self.shift) % self.slide)
@@ -440,8 +462,8 @@ class Schedule(WindowGrid):
     """The windows of one query: which are past, which come next, from where on answers are exact.
 
     Windows before that of the `first` event are not answered; one that came too late for all windows is not it.
-    `backfill` is what a query that came later misses of the stream's past. Windows that start where it is done are
-    exact too.
+    `since` is the position of the last event that came before the query. `backfill` is what a query that came later
+    misses of the stream's past. Windows that start where it is done are exact too.
     """
 
     name: str
@@ -451,13 +473,14 @@ class Schedule(WindowGrid):
     first: int = ALWAYS
     exact_from: int = NEVER
     paused: bool = False
+    since: int = NEVER
     backfill: Backfill | None = None
 
     @classmethod
     def of(cls, name: str, k: int, window: Window) -> Self:
         """Lay out the windows of a query on their axis."""
         grid = window.grid
-        return cls(grid.size, grid.slide, grid.phase, name=name, k=k, shift=window.shift)
+        return cls(grid.size, grid.slide, grid.phase, grid.period, name=name, k=k, shift=window.shift)
 
     @classmethod
     def load(cls, state: dict[str, Any]) -> Self:
@@ -469,6 +492,11 @@ class Schedule(WindowGrid):
     def next_start(self) -> int:
         """Where the first window that is not yet answered starts."""
         return NEVER if self.closed_to == NEVER else self.start(self.first_of(self.closed_to))
+
+    @property
+    def answered_to(self) -> int:
+        """Where the last answered window ends: an event before it is late for some windows at least."""
+        return NEVER if self.closed_to == NEVER else self.first_end_after(self.closed_to) - self.slide
 
     def is_exact(self, start: int) -> bool:
         """Tell whether a window that starts there misses nothing."""
@@ -527,7 +555,7 @@ class DueWindows:
         query, end = progressions(start, slide, count)
         order = np.argsort(end, kind="stable")
         query, end = query[order], end[order]
-        return cls(query, end - columns.size[query], end)
+        return cls(query, columns.start_of(end, query), end)
 
 
 class Layout(NamedTuple):
@@ -538,18 +566,33 @@ class Layout(NamedTuple):
     phase: IntArray
     k: IntArray
     closed: IntArray
+    period: IntArray
 
     def first_end_after(self, position: IntArray) -> IntArray:
         """Return, schedule by schedule, the first window end after a position, as `WindowGrid` does for one."""
         return position + self.slide - (position - self.phase - self.size) % self.slide
 
+    def start_of(self, end: IntArray, query: IntArray | slice = slice(None)) -> IntArray:
+        """Return where windows start that end there: one of each schedule, or of those that `query` indexes."""
+        earliest, phase, period = end - self.size[query], self.phase[query], self.period[query]
+        return phase - (phase - earliest) // period * period
+
+    def following(self, due: DueWindows) -> IntArray:
+        """Return, for each window, where the next one of its query starts."""
+        return self.start_of(due.end + self.slide[due.query], due.query)
+
     @property
     def start(self) -> IntArray:
         """Where the next window of each starts, as `Schedule.next_start` says."""
-        return np.where(self.closed == NEVER, NEVER, self.first_end_after(self.closed) - self.size)
+        return np.where(self.closed == NEVER, NEVER, self.start_of(self.first_end_after(self.closed)))
+
+    @property
+    def answered(self) -> IntArray:
+        """Where the last answered window of each ends, as `Schedule.answered_to` says."""
+        return np.where(self.closed == NEVER, NEVER, self.first_end_after(self.closed) - self.slide)
 
 
-_NUMBERS = attrgetter("size", "slide", "phase", "k", "closed_to")
+_NUMBERS = attrgetter("size", "slide", "phase", "k", "closed_to", "period")
 
 
 def watermark_of(newest: int, delay: int | None) -> int | None:
@@ -559,8 +602,8 @@ def watermark_of(newest: int, delay: int | None) -> int | None:
 
 def layout(schedules: Sequence[Schedule]) -> Layout:
     """Return the numbers of schedules as columns."""
-    numbers = np.fromiter(chain.from_iterable(map(_NUMBERS, schedules)), np.int64, 5 * len(schedules))
-    return Layout(*np.ascontiguousarray(numbers.reshape(-1, 5).T))
+    numbers = np.fromiter(chain.from_iterable(map(_NUMBERS, schedules)), np.int64, 6 * len(schedules))
+    return Layout(*np.ascontiguousarray(numbers.reshape(-1, 6).T))
 
 
 def progressions(start: IntArray, step: IntArray | int, count: IntArray) -> tuple[IntArray, IntArray]:

@@ -65,15 +65,15 @@ def fold(before: Sequence[Row], changes: Sequence[Change], prefer: Prefer = "lat
 
 
 def seat(row: Row) -> tuple[Any, int | str]:
-    """Return what no two rows of an answer have in common: partition and rank, place where that repeats, id in a set.
+    """Return what no two rows of an answer have in common: partition and rank, its number with ties, its id in a set.
 
     Examples
     --------
     >>> seat(Row(2, "a", 9.0, 0)), seat(Row(None, "a", 9.0, 0))
     ((None, 2), (None, 'a'))
     """
-    if row.place is not None:
-        return row.partition, row.place
+    if row.unique_rank is not None:
+        return row.partition, row.unique_rank
     return row.partition, row.id if row.rank is None else row.rank
 
 
@@ -87,7 +87,7 @@ def as_table(rows: Sequence[Row]) -> pa.Table:
     return pa.Table.from_pylist(
         [
             {name: getattr(row, name) for name in ("rank", "id", "score", "time", "partition", "age")}
-            | ({} if row.place is None else {"place": row.place})
+            | ({} if row.unique_rank is None else {"unique_rank": row.unique_rank})
             | {f"value/{name}": value for name, value in row.values.items()}
             for row in rows
         ]
@@ -135,10 +135,10 @@ def _in_order(rows: Sequence[Row], prefer: Prefer) -> list[Row]:
     partition, rank, ids = (
         value_ranks(pa.array([getattr(row, name) for row in rows])) for name in ("partition", "rank", "id")
     )
-    if rows[0].place is None:
+    if rows[0].unique_rank is None:
         return [rows[i] for i in np.lexsort((ids, rank, partition))]
     recency = recency_of(value_ranks(pa.array([row.time for row in rows])), prefer)
     ties = [value_ranks(pa.array([row.values[name] for row in rows])) for name in rows[0].values]
     order = np.lexsort((*reversed(ties), ids, -recency, rank, partition))
-    places = (rank_in_runs(partition[order]) + 1).tolist()
-    return [replace(rows[i], place=place) for i, place in zip(order.tolist(), places, strict=True)]
+    numbers = (rank_in_runs(partition[order]) + 1).tolist()
+    return [replace(rows[i], unique_rank=number) for i, number in zip(order.tolist(), numbers, strict=True)]

@@ -307,7 +307,7 @@ def list_queries(checkpoint: Stream, as_json: AsJson = False) -> None:
     for one in found:
         latest = one.get("latest", {})
         state = f"{one['state']}, {one['pending']} pending" if "pending" in one else one["state"]
-        window = f"{latest['window_start']} to {latest['window_end']}".replace("+00:00", "") if latest else ""
+        window = f"{latest['window_start'] or ''} to {latest['window_end']}".replace("+00:00", "") if latest else ""
         exact = ("yes" if latest["exact"] else latest["why"] or "no") if latest else ""
         cells = (one["name"], state, window, str(latest.get("rows", "")), exact, one.get("error", ""))
         table.add_row(*map(Text, cells))

@@ -164,10 +164,7 @@ class _SparkShow:
         self.totals.note(self.handle)
         for entry in self.handle.queries:
             if latest := entry.get("latest"):
-                rows = [
-                    Row(row["rank"], row["id"], row["score"], row["time"], row.get("partition"))
-                    for row in self.handle.answers(entry["name"]).to_pylist()
-                ]
+                rows = [Row.of(row) for row in self.handle.answers(entry["name"]).to_pylist()]
                 end = datetime.fromisoformat(latest["window_end"])
                 self.board.show(entry["name"], rows, end, latest["why"])
         mark = progress[-1]["watermark"]

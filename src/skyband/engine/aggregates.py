@@ -8,37 +8,61 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from skyband.answers.answer import AnswerBlock, Events
 from skyband.engine.explain import query_line
 from skyband.engine.groups import Stream
-from skyband.engine.intake import WARMING_UP, too_many_ties
-from skyband.engine.partials import ID, STREAM, TIME, Partials, PartialsGroup
-from skyband.order import FloatArray, IntArray, best_first, merit_of, ranks_in_runs, recency_of
+from skyband.engine.intake import APPROXIMATE, too_many_ties
+from skyband.engine.measures import SKETCH
+from skyband.engine.partials import ID, MANY_VALUES, PART, STREAM, TIME, Partials, PartialsGroup
+from skyband.engine.snapshot import State
+from skyband.order import (
+    FloatArray,
+    IntArray,
+    best_first,
+    merit_of,
+    rank_in_runs,
+    ranks_in_runs,
+    recency_of,
+    value_ranks,
+)
 from skyband.queries.query import Query
 from skyband.windows import NEVER, DueWindows
 
 
 @dataclass(frozen=True)
 class _Best:
-    """The rows of one answer, the best first."""
+    """The rows of one answer, the best first, partition by partition; `whole`: all their distinct values are known."""
 
     id: pa.Array
     score: FloatArray
     time: IntArray
-    carried: pa.Table | None
-    cut: bool = False
+    part: IntArray
+    partition: pa.Array
+    shown: pa.Table | None
+    whole: bool
+    cut: bool
+
+    def look(self) -> str:
+        """Return a digest of what the answer shows."""
+        columns = [self.id.to_pylist(), self.score.tolist(), self.time.tolist(), self.partition.to_pylist()]
+        columns += [] if self.shown is None else [self.shown.to_pylist()]
+        return blake2b(repr(columns).encode(), digest_size=12).hexdigest()
 
 
 class AggregateGroup(PartialsGroup[Partials]):
     """One aggregated query."""
 
     kind = "aggregate"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._early: dict[int, str] = {}  # digests of provisional answers, by the ends of their windows
 
     @classmethod
     def handles(cls, query: Query) -> bool:
@@ -48,7 +72,9 @@ class AggregateGroup(PartialsGroup[Partials]):
     @classmethod
     def of(cls, query: Query, stream: Stream, newest: int = NEVER) -> Self:  # noqa: ARG003 - as all kinds
         """Make a group for a query."""
-        return cls()
+        group = cls()
+        group.answers.periods = query.window.periods
+        return group
 
     def serves(self, query: Query) -> bool:  # noqa: ARG002 - as all kinds
         """Tell whether a query can be added: each has a group of its own."""
@@ -59,29 +85,53 @@ class AggregateGroup(PartialsGroup[Partials]):
 
     def answer(self, due: DueWindows, limits: Sequence[int]) -> list[AnswerBlock]:
         """Answer windows, in order; those of a query that came later may not have seen all."""
-        blocks = self._blocks(self.members[0], due) if len(due) else []
+        (one,) = self.members
+        found = [_best(one, one.objects(end)) for end in due.end.tolist()]
         self.close(limits)
-        return blocks
+        self._early = {end: look for end, look in self._early.items() if end > one.schedule.closed_to}
+        return self._blocks(due, found)
 
-    def _blocks(self, one: Partials, due: DueWindows) -> list[AnswerBlock]:
-        found = [_best(one, end) for end in due.end.tolist()]
+    def early(self) -> list[AnswerBlock]:
+        """Answer the windows that are still open and look different from when they were last shown."""
+        (one,) = self.members
+        if one.query.emit != "early" or one.schedule.paused or one.last == NEVER:
+            return []
+        due = self.due([one.schedule.last_end_of(one.last)])
+        found = [_best(one, one.peek(end)) for end in due.end.tolist()]
+        looks = [best.look() for best in found]
+        news = [place for place, end in enumerate(due.end.tolist()) if self._early.get(end) != looks[place]]
+        self._early |= {int(due.end[place]): looks[place] for place in news}
+        return self._blocks(due[np.array(news, np.int64)], [found[place] for place in news], provisional=True)
+
+    def _blocks(self, due: DueWindows, found: Sequence[_Best], provisional: bool = False) -> list[AnswerBlock]:
+        if not found:
+            return []
+        (one,) = self.members
         ids = pa.concat_arrays([best.id for best in found])
-        carried = [best.carried for best in found if best.carried is not None]
+        shown = [best.shown for best in found if best.shown is not None]
         events = Events(
-            id=ids if pa.types.is_string(ids.type) else ids.to_numpy(),
+            id=ids if pa.types.is_string(ids.type) or ids.null_count else ids.to_numpy(),
             score=np.concatenate([best.score for best in found]),
             time=np.concatenate([best.time for best in found]),
-            part=None, partition=None, payload=pa.concat_tables(carried).combine_chunks() if carried else None,
+            part=None if one.partition is None else np.concatenate([best.part for best in found]),
+            partition=None if one.partition is None else pa.concat_arrays([best.partition for best in found]),
+            payload=pa.concat_tables(shown).combine_chunks() if shown else None,
         )  # fmt: skip
         offsets = np.cumsum([0, *(len(best.score) for best in found)])
-        whole, cut = due.start >= one.schedule.exact_from, np.array([best.cut for best in found])
-        why = np.where(whole & cut, too_many_ties(one.query.max_ties), WARMING_UP)
-        return self.answers.blocks(due, offsets, events, whole & ~cut, why)
+        warm = due.start >= one.schedule.exact_from
+        whole, cut = (np.array(flags) for flags in zip(*((best.whole, best.cut) for best in found), strict=True))
+        rough = any(measure.function == SKETCH for measure in one.measures.values())
+        unsure = np.where(cut, too_many_ties(one.query.max_ties), APPROXIMATE if rough else MANY_VALUES)
+        why = np.where(warm, unsure, self.incomplete(due))
+        exact = warm & whole & ~cut & (not rough)
+        return self.answers.blocks(due, offsets, events, exact, why, provisional=provisional)
 
     def explain(self, number: int) -> list[str]:  # noqa: ARG002 - only rankings are numbered
         """Say what is kept."""
         (one,) = self.members
-        key, aggregates = one.group_by or "the id", ", ".join(map(str, one.decomposition.aggregates))
+        by = [str(key.expression) for key in (*one.query.partition_keys, *one.query.group_keys)]
+        by += [] if one.query.group_keys else ["the id"]
+        key, aggregates = ", ".join(by), ", ".join(map(str, one.decomposition.aggregates))
         return [
             f"aggregated: {one}",
             f"  {query_line(one.query)}",
@@ -89,20 +139,42 @@ class AggregateGroup(PartialsGroup[Partials]):
             f"pane and {key} is kept{one.kept_now()}",
         ]
 
+    # Snapshots.
 
-def _best(one: Partials, end: int) -> _Best:
-    """Return the best of the window that ends there."""
-    found = one.objects(end)
-    if not found.num_rows:
-        return _Best(pa.array([], one.id_type), np.empty(0), np.empty(0, np.int64), None)
+    def state(self) -> State:
+        """Return everything as plain values and tables."""
+        meta, tables = super().state()
+        return meta | {"early": list(self._early.items())}, tables
+
+    @classmethod
+    def load(cls, state: State, stream: Stream) -> Self:
+        """Make a group again from what `state` returned."""
+        group = super().load(state, stream)
+        group._early = dict(state[0]["early"])
+        return group
+
+
+def _best(one: Partials, found: pa.Table) -> _Best:
+    """Return the best of the objects of a window, of each partition."""
     score = np.asarray(found[STREAM].to_numpy(), np.float64)
     scored = np.flatnonzero(~np.isnan(score))
-    merit, time = merit_of(score[scored], one.query.order), np.asarray(found[TIME].to_numpy(), np.int64)
-    names = found[ID].take(pa.array(scored)).combine_chunks()
-    place = np.asarray(pc.rank(names, tiebreaker="dense"), np.int64)
-    order = best_first(merit, recency_of(time[scored], one.query.prefer), place)
-    order = order[ranks_in_runs(one.query.ties, merit[order]) < one.query.most_rows]
-    cut = one.query.ties is not None and len(order) > one.query.max_ties
-    rows = scored[order[: one.query.max_ties] if cut else order]
-    ids = found[ID].take(pa.array(rows)).combine_chunks().cast(one.id_type)
-    return _Best(ids, score[rows], time[rows], one.carried(ids.to_pylist()), cut)
+    query, objects, score = one.query, found.take(pa.array(scored)).combine_chunks(), score[scored]
+    time, part = np.asarray(objects[TIME].to_numpy(), np.int64), np.zeros(len(scored), np.int64)
+    if one.partition is not None and len(scored):
+        part = value_ranks(objects[PART])
+    merit = merit_of(score, query.order)
+    order = best_first(merit, recency_of(time, query.prefer), value_ranks(objects[ID]), part)
+    order = order[ranks_in_runs(query.ties, merit[order], part[order]) < query.most_rows]
+    fits = rank_in_runs(part[order]) < (len(order) if query.ties is None else query.max_ties)
+    order, cut = order[fits], not fits.all()
+    rows = pa.array(order, pa.int64())
+    return _Best(
+        id=objects[ID].take(rows).combine_chunks().cast(one.id_type),
+        score=score[order],
+        time=time[order],
+        part=part[order],
+        partition=objects[PART].take(rows).combine_chunks() if PART in objects.column_names else one.no_partitions,
+        shown=one.shown(objects, rows) if query.columns and len(order) else None,
+        whole=one.whole,
+        cut=cut,
+    )

@@ -22,7 +22,7 @@ from skyband.engine.intake import MOST_ROWS, Intake, Sink, StreamConsumer
 from skyband.engine.joins import JoinGroup
 from skyband.engine.plans import PartialsPlan, PendingBackfill, QueryState, RankingPlan
 from skyband.engine.ranking import RankingGroup
-from skyband.engine.schema import check_columns, check_names
+from skyband.engine.schema import check_names
 from skyband.engine.stats import Stats
 from skyband.errors import InputError, QueryError, SnapshotError, TooManyWindows
 from skyband.events.batch import EventBatch, StreamColumns, TimeUnit, as_batches
@@ -277,7 +277,6 @@ class Monitor(StreamConsumer):
         What each query misses of the stream's past; None: nothing.
         """
         check_names(queries, self._served)
-        check_columns([*self.queries, *queries])
         for query in queries:
             _kind(query).check(query, self.stream, self.schema)
         missed = [self.backfill_for(query) for query in queries]
@@ -286,7 +285,7 @@ class Monitor(StreamConsumer):
             alike.setdefault(_kind(query).key(query), []).append(query)
         served: dict[str, QueryGroup] = {}
         for members in alike.values():
-            for query in sorted(members, key=lambda query: -len(query.select)):  # others may share what these select
+            for query in sorted(members, key=lambda query: -len(query.carried)):  # others may share what these select
                 served[query.name] = self._find_group(query) or self._new_group(query)
             for group in dict.fromkeys(served[query.name] for query in members):
                 self._add(group, [query for query in members if served[query.name] is group])
@@ -305,8 +304,8 @@ class Monitor(StreamConsumer):
         if query.window.counts or self.newest == NEVER or self.watermark is None:
             return None
         schedule = Schedule.of(query.name, query.most_rows, query.window)
-        schedule.closed_to = self.watermark
         group = self._find_group(query) or _kind(query).of(query, self.stream, self.newest)
+        schedule.closed_to = group.position(self.watermark)
         return group.backfill_for(schedule, self.newest)
 
     def fill(self, name: str, history: Any) -> None:
@@ -321,7 +320,8 @@ class Monitor(StreamConsumer):
         if schedule.backfill is None or self.schema is None:
             msg = "it misses nothing of the past that can be filled in; `backfill_for` says what a query would miss"
             raise QueryError(msg, name)
-        batches = [_between(batch, self.source, schedule) for batch in as_batches(history, MOST_ROWS)]
+        low, high = map(group.moment, schedule.still_missing())
+        batches = [_between(batch, self.source, low, high) for batch in as_batches(history, MOST_ROWS)]
         if any(batch.num_rows for batch in batches):
             batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
             try:
@@ -344,7 +344,6 @@ class Monitor(StreamConsumer):
         """Put a query in the place of the one with its name; what is kept serves it as far as it goes."""
         name, group = query.name, self._group(query.name)
         paused, previous, order = self._schedule(name).paused, group.comparable(query), list(self._served)
-        check_columns([query, *(other for other in self.queries if other.name != name)])
         _kind(query).check(query, self.stream, self.schema)
         self.backfill_for(query)  # refuses too many windows while the present query is still there
         if self._find_group(query) is group:
@@ -411,16 +410,20 @@ class Monitor(StreamConsumer):
 
     def backfills(self) -> list[PendingBackfill]:
         """Return what queries wait for of the past, as far as the watermark says that all of it is there."""
-        waiting = [(group.queries, s) for group in self.groups for s in group.schedules if s.pending]
-        return [
-            PendingBackfill(s.name, queries, *s.still_missing())
-            for queries, s in waiting
-            if s.still_missing()[1] <= self._mark
+        waiting = [
+            PendingBackfill(s.name, group.queries, *map(group.moment, s.still_missing()))
+            for group in self.groups
+            for s in group.schedules
+            if s.pending
         ]
+        return [past for past in waiting if past.high <= self._mark]
 
     def next_end(self, after: int) -> int | None:
         """Return when the next window ends after a time."""
-        return min((s.first_end_after(after) for group in self.groups for s in group.schedules), default=None)
+        ends = [
+            group.moment(s.first_end_after(group.position(after))) for group in self.groups for s in group.schedules
+        ]
+        return min(ends, default=None)
 
     # Looking inside.
 
@@ -519,10 +522,9 @@ class Monitor(StreamConsumer):
         return monitor
 
 
-def _between(batch: pa.RecordBatch, source: StreamColumns, schedule: Schedule) -> pa.RecordBatch:
+def _between(batch: pa.RecordBatch, source: StreamColumns, low: int, high: int) -> pa.RecordBatch:
     """Leave of events of the past those that a query misses and still needs."""
     time = EventBatch(batch, source).time
-    low, high = schedule.still_missing()
     return batch.filter(pa.array((time >= low) & (time < high)))
 
 

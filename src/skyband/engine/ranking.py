@@ -16,16 +16,16 @@ from skyband.algorithms.staircase.staircase import Staircase
 from skyband.algorithms.staircase.tied import TiedPanes
 from skyband.algorithms.stkqf.skyline import Need, scan_for
 from skyband.answers.answer import AnswerBlock, Events, Row
+from skyband.calendars import Calendar
 from skyband.engine.explain import backfill_text, clock_time, query_line
 from skyband.engine.groups import QueryGroup, Stream
 from skyband.engine.intake import (
     APPROXIMATE,
-    WARMING_UP,
     BatchOutcome,
     Counts,
     Evaluator,
     Ranking,
-    require_columns,
+    bind_outputs,
     too_many_ties,
 )
 from skyband.engine.plans import RankingPlan
@@ -35,8 +35,9 @@ from skyband.errors import QueryError
 from skyband.events.batch import EventBatch, StreamColumns
 from skyband.events.keys import is_text
 from skyband.events.store import EventStore
-from skyband.expressions import Bound
+from skyband.expressions import Bound, parse
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, merit_of, rank_in_runs, recency_of
+from skyband.queries.outputs import Output, carried, check_keys
 from skyband.queries.query import Query
 from skyband.windows import ALWAYS, NEVER, Backfill, DueWindows, Schedule, layout
 
@@ -50,6 +51,7 @@ class _Arriving:
     store: EventStore
     columns: Columns
     rows: EventBatch
+    outputs: Sequence[Output]
     index: IntArray | None
     stored: list[IntArray] | None
 
@@ -60,7 +62,29 @@ class _Arriving:
         columns = self.columns
         part = 0 if columns.part is None else columns.part[rows]
         chosen = rows if self.index is None else self.index[rows]
-        return self.store.add(self.rows, chosen, columns.merit[rows], columns.position[rows], part)
+        payload = carried(self.outputs, self.rows.batch, chosen)
+        return self.store.add(self.rows, chosen, columns.merit[rows], columns.position[rows], part, payload)
+
+
+@dataclass(frozen=True)
+class _ByMoments:
+    """The interface for dropping events before they get here, by moments; inside they lie on a calendar's axis."""
+
+    inner: Thresholded
+    periods: Calendar
+
+    def pane_edges(self, low: int, high: int) -> IntArray:
+        """Return the edges of the open panes, from `low` to `high` at least."""
+        edges = self.inner.pane_edges(self.periods.position(low), self.periods.position(high))
+        return np.unique(self.periods.moments(edges))
+
+    def kth_best(self, edges: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
+        """Return the K-th best open events between neighbouring edges: place among the edges, partition, merit."""
+        return self.inner.kth_best(self.periods.positions(edges))
+
+    def record_filtered(self, low: int, high: int, depth: int, best: float) -> None:
+        """Record events between two edges that were dropped before `push`."""
+        self.inner.record_filtered(self.periods.position(low), self.periods.position(high - 1) + 1, depth, best)
 
 
 class RankingGroup(QueryGroup):
@@ -72,8 +96,8 @@ class RankingGroup(QueryGroup):
         What the queries have in common.
     algorithm
         What keeps the candidates.
-    select
-        Columns to carry along.
+    outputs
+        What events carry along.
     unseen_to
         The last position of an event that this group did not take in, because it was not there yet or because
         the event was late for all its queries: a new query whose window reaches back to it cannot be exact.
@@ -82,12 +106,15 @@ class RankingGroup(QueryGroup):
     kind = "ranking"
 
     def __init__(
-        self, ranking: Ranking, algorithm: type[Algorithm], select: Sequence[str], unseen_to: int = NEVER
+        self, ranking: Ranking, algorithm: type[Algorithm], outputs: Sequence[Output], unseen_to: int = NEVER
     ) -> None:
         super().__init__(counts=ranking.counts, by_id=ranking.distinct is not None)
         self.ranking = ranking
         self.unseen_to = unseen_to
-        self.store = EventStore(ranking.counts, select, ranking.prefer)
+        self.outputs = tuple(outputs)
+        self.answers.periods = ranking.periods
+        names = [output.name for output in outputs]
+        self.store = EventStore(ranking.counts, names, ranking.prefer, placed=ranking.periods is not None)
         self.evaluator = Evaluator(ranking.where, [ranking.score])
         self.partition_by: Bound | None = None
         self.arrived = 0
@@ -123,14 +150,23 @@ class RankingGroup(QueryGroup):
                 f"that out, or take {Staircase.name!r}"
             )
             raise QueryError(msg, query.name)
-        return cls(Ranking.of(query), algorithm, query.select, newest)
+        if query.window.kind not in algorithm.kinds:
+            able = [a.name for a in algorithms.ALGORITHMS.values() if query.window.kind in a.kinds]
+            msg = (
+                f"algorithm {algorithm.name!r} is for windows that slide, as its paper, and the window is "
+                f"{query.window!r}; give a size and a slide, or take one of {', '.join(able)}"
+            )
+            raise QueryError(msg, query.name)
+        group = cls(Ranking.of(query), algorithm, query.carried)
+        group.unseen_to = group.position(newest)
+        return group
 
     def serves(self, query: Query) -> bool:
         """Tell whether a query can be served: it ranks alike, and by the columns that settle ties here.
 
         Ties are settled by the selected columns, so these must be the first of those that are carried.
         """
-        return self.ranking == Ranking.of(query) and self.store.select[: len(query.select)] == query.select
+        return self.ranking == Ranking.of(query) and self.outputs[: len(query.carried)] == query.carried
 
     @property
     def k(self) -> int:
@@ -140,23 +176,18 @@ class RankingGroup(QueryGroup):
     @property
     def shortest(self) -> int:
         """How long the shortest window is."""
-        return min(schedule.size for schedule in self.schedules)
+        return min(s.slide if s.grows and not s.endless else s.size for s in self.schedules)
 
     @property
     def answered_to(self) -> int:
         """Where the last answered window ends: an event before it is late for some query at least."""
-        return self._batch_counts().partly_before
+        return self.moment(self._batch_counts().partly_before)
 
     # For those who leave out events elsewhere: `skyband.engine.plans.RankingPlan`.
 
     def ranking_plans(self) -> list[RankingPlan]:
         """Return itself: it knows which events the queries need."""
         return [self]
-
-    @property
-    def select(self) -> tuple[str, ...]:
-        """The columns that come along with an event, in the order in which they settle ties."""
-        return self.store.select
 
     @property
     def partition_type(self) -> str | None:
@@ -166,7 +197,8 @@ class RankingGroup(QueryGroup):
     @property
     def thresholded(self) -> Thresholded | None:
         """The interface for dropping events before they get here; None where every event matters."""
-        return self.algorithm.thresholded
+        found = self.algorithm.thresholded
+        return found if found is None or self.periods is None else _ByMoments(found, self.periods)
 
     def partitions(self, numbers: IntArray) -> pa.Array:
         """Return the partitions that have these numbers."""
@@ -191,11 +223,12 @@ class RankingGroup(QueryGroup):
             self._planned = True
         return self._algorithm
 
-    def add(self, queries: Sequence[Query], watermark: int, newest: int = NEVER) -> None:  # noqa: ARG002 - `unseen_to`
+    def add(self, queries: Sequence[Query], watermark: int, newest: int = NEVER) -> None:
         """Serve more queries, which rank as this group does; windows that end by the watermark are past."""
         schedules = [Schedule.of(query.name, query.most_rows, query.window) for query in queries]
         for schedule in schedules:
-            schedule.closed_to = (self.arrived or NEVER) if self.ranking.counts else watermark
+            schedule.closed_to = (self.arrived or NEVER) if self.ranking.counts else self.position(watermark)
+            schedule.since = newest
             schedule.exact_from = self.exact_from(schedule)  # may refuse it: nothing has changed yet
             schedule.first = self.first if self.last >= schedule.next_start else ALWAYS
         self.queries += queries
@@ -215,7 +248,7 @@ class RankingGroup(QueryGroup):
 
         Of what it needs, only that can be missing which reaches further back than the exact queries as deep as it.
         """
-        low, now, exact_from = schedule.next_start, newest + 1, self.exact_from(schedule)
+        low, now, exact_from = schedule.next_start, self.position(newest) + 1, self.exact_from(schedule)
         if low >= now or low == NEVER or exact_from <= low:
             return None
         starts = layout(self.schedules).start.tolist()
@@ -259,7 +292,7 @@ class RankingGroup(QueryGroup):
 
     def emptied(self) -> RankingGroup | None:
         """Return a group for `candidates` of a part of a batch; None where every row that passes the filter matters."""
-        group = RankingGroup(self.ranking, type(self._algorithm), self.store.select)
+        group = RankingGroup(self.ranking, type(self._algorithm), self.outputs)
         algorithm = self.algorithm.emptied(group.store)
         if algorithm is None:
             return None
@@ -284,7 +317,7 @@ class RankingGroup(QueryGroup):
     ) -> tuple[Columns, IntArray | None, BatchOutcome]:
         """Let the algorithm have the rows of a batch; list the rows that go into the store, in their order."""
         columns, index, seen = self._columns(rows)
-        self.algorithm.push(_Arriving(self.store, columns, rows, index, stored), counts)
+        self.algorithm.push(_Arriving(self.store, columns, rows, self.outputs, index, stored), counts)
         self.first, self.last = min(self.first, counts.first), max(self.last, counts.last)
         self._begin(columns, counts.first)
         return columns, index, seen
@@ -299,6 +332,8 @@ class RankingGroup(QueryGroup):
             merit, time = merit[index], time[index]
         recency = recency_of(time, self.ranking.prefer)
         position = np.arange(self.arrived, self.arrived + len(merit)) if counts else time
+        if self.periods is not None:
+            position = self.periods.positions(time)
         self.arrived += len(merit) if counts else 0
         part = None
         if self.partition_by is not None:
@@ -324,11 +359,12 @@ class RankingGroup(QueryGroup):
     @property
     def carried(self) -> set[str]:
         """The columns that are carried into answers."""
-        return set(self.store.select)
+        return {output.column for output in self.outputs if output.column is not None}
 
     def bind(self, schema: pa.Schema, source: StreamColumns) -> None:
         """Look up the columns of the ranking."""
-        require_columns("select", self.store.select, schema)
+        bind_outputs(self.outputs, schema)
+        check_keys("partition_by", self.ranking.partition_keys, schema)
         self.evaluator.bind(schema)
         by = self.ranking.partition_by
         self.partition_by = None if by is None else by.bind(schema)
@@ -348,10 +384,10 @@ class RankingGroup(QueryGroup):
         if self.ranking.counts or not self.schedules:
             return BatchCounts()
         columns = layout(self.schedules)
-        return BatchCounts(int(columns.start.min()), int((columns.start + columns.size - columns.slide).max()))
+        return BatchCounts(int(columns.start.min()), int(columns.answered.max()))
 
     def _count(self, counts: BatchCounts, seen: BatchOutcome, columns: Columns, index: IntArray | None) -> None:
-        if index is None and not self.ranking.counts:
+        if index is None and not self.store.placed:
             seen.newest = counts.newest
         late = np.concatenate([*counts.late_rows, _NO_ROWS])
         if len(late):
@@ -390,10 +426,10 @@ class RankingGroup(QueryGroup):
         if watermark == ALWAYS:
             if self.last == NEVER:
                 return None
-            return [s.first_end_after(self.last) if counts else s.last_end_of(self.last) for s in self.schedules]
+            return [s.first_end_after(self.last) if counts else s.last_due(self.last) for s in self.schedules]
         if counts:
             return [self.arrived] * len(self.schedules) if watermark is None else None
-        return None if watermark is None else [watermark] * len(self.schedules)
+        return None if watermark is None else [self.position(watermark)] * len(self.schedules)
 
     def answer(self, due: DueWindows, limits: Sequence[int]) -> list[AnswerBlock]:
         """Answer windows, and close those of each query up to its limit."""
@@ -418,13 +454,15 @@ class RankingGroup(QueryGroup):
             query, schedule = self.queries[q], self.schedules[q]
             if schedule.paused or self.last == NEVER:
                 continue
-            limit = schedule.first_end_after(self.last) if self.ranking.counts else schedule.last_end_of(self.last)
+            # The further windows that grow hold the same events so far.
+            soon = self.ranking.counts or schedule.grows
+            limit = schedule.first_end_after(self.last) if soon else schedule.last_end_of(self.last)
             for end in schedule.ends_by(limit).tolist():
                 slots = self._peek(q, end)
-                look = self._look(slots[self._shown(slots)], query.select)
+                look = self._look(slots[self._shown(slots)], [output.name for output in query.columns])
                 if self.early_digests.get((query.name, end)) != look:
                     self.early_digests[query.name, end] = look
-                    starts.append((q, end - schedule.size, end))
+                    starts.append((q, schedule.start_of(end), end))
                     parts.append(slots)
         if not starts:
             return []
@@ -436,8 +474,9 @@ class RankingGroup(QueryGroup):
     def _peek(self, query: int, end: int) -> SlotArray:
         """Answer a window that is still open with what there is."""
         schedule = self.schedules[query]
-        slots = self.algorithm.peek(end - schedule.size, end, schedule.k)
-        window = DueWindows(*(np.array([number], np.int64) for number in (query, end - schedule.size, end)))
+        start = schedule.start_of(end)
+        slots = self.algorithm.peek(start, end, schedule.k)
+        window = DueWindows(*(np.array([number], np.int64) for number in (query, start, end)))
         return self._in_order(window, Selection(slots, np.array([0, len(slots)]))).slots
 
     def _in_order(self, due: DueWindows, picks: Selection) -> Selection:
@@ -473,7 +512,8 @@ class RankingGroup(QueryGroup):
 
     def _blocks(self, due: DueWindows, picks: Selection, provisional: bool = False) -> list[AnswerBlock]:
         whole, exact = self._exact(due, picks), self.algorithm.exact
-        why = np.full(len(due), WARMING_UP) if exact else np.where(whole, APPROXIMATE, WARMING_UP)
+        why = self.incomplete(due)
+        why = why if exact else np.where(whole, APPROXIMATE, why)
         picks, cut = self._without_excess(picks)
         if cut.any():
             why, whole = np.where(whole & cut, too_many_ties(self.ranking.max_ties), why), whole & ~cut
@@ -541,7 +581,8 @@ class RankingGroup(QueryGroup):
 
     def explain(self, number: int) -> list[str]:
         """Say which queries share the ranking, and what is kept."""
-        moment = str if self.ranking.counts or self.answers.plain else clock_time
+        in_words = str if self.ranking.counts or self.answers.plain else clock_time
+        moment = lambda position: in_words(self.moment(position))  # noqa: E731 - two functions, one after the other
         lines = [
             query_line(query) + backfill_text(schedule, moment)
             for query, schedule in zip(self.queries, self.schedules, strict=True)
@@ -560,8 +601,8 @@ class RankingGroup(QueryGroup):
         arrays = {name: value for name, value in algorithm.items() if isinstance(value, np.ndarray)}
         meta = {
             "queries": [query.as_dict() for query in self.queries],
+            "outputs": [[output.name, str(output.expression)] for output in self.outputs],
             "schedules": [asdict(schedule) for schedule in self.schedules],
-            "select": self.store.select,
             "counts": asdict(self.counts),
             "extent": [self.first, self.last, self.arrived, self.unseen_to],
             "early_digests": [[name, end, look] for (name, end), look in self.early_digests.items()],
@@ -577,7 +618,8 @@ class RankingGroup(QueryGroup):
         """Make a group again from what `state` returned."""
         meta, tables = state
         queries = [Query.from_dict(given) for given in meta["queries"]]
-        group = cls(Ranking.of(queries[0]), stream.algorithm, meta["select"])
+        outputs = [Output(name, parse(text)) for name, text in meta["outputs"]]
+        group = cls(Ranking.of(queries[0]), stream.algorithm, outputs)
         group.queries += queries
         group.schedules += [Schedule.load(given) for given in meta["schedules"]]
         group.counts = Counts(**meta["counts"])

@@ -49,17 +49,21 @@ class EventStore:
     Parameters
     ----------
     counts
-        Whether positions are arrival numbers; otherwise they are the event times.
+        Whether positions are arrival numbers.
     select
-        Columns of the stream to carry along.
+        The names of what events carry along.
     prefer
         Which of several events with equal scores ranks first. The column `time` has recencies: event times, turned
-        where the earliest does. Positions take no column of their own where they are the same.
+        where the earliest does.
+    placed
+        Whether positions are others than the event times, as arrival numbers are; else they take no extra column.
     """
 
-    def __init__(self, counts: bool, select: Sequence[str] = (), prefer: Prefer = "latest") -> None:
+    def __init__(
+        self, counts: bool, select: Sequence[str] = (), prefer: Prefer = "latest", *, placed: bool = False
+    ) -> None:
         self.counts, self.select, self.prefer = counts, tuple(select), prefer
-        self._apart = counts or prefer != "latest"
+        self.placed = placed or counts or prefer != "latest"
         self.text_ids = False
         self.id_keys, self.partitions = Keys(), Keys()
         self.size = 0
@@ -75,7 +79,7 @@ class EventStore:
     position: IntArray
 
     def __getattr__(self, name: str) -> npt.NDArray[Any]:
-        if name == "position" and not self._apart:
+        if name == "position" and not self.placed:
             name = "time"
         if name not in _COLUMNS:
             raise AttributeError(name)
@@ -86,9 +90,10 @@ class EventStore:
         return best_first(self.merit[slots], self.time[slots], self.key[slots], *major)
 
     def add(
-        self, rows: EventBatch, chosen: IntArray, merit: FloatArray, position: IntArray, part: IntArray | int = 0
+        self, rows: EventBatch, chosen: IntArray, merit: FloatArray, position: IntArray, part: IntArray | int = 0,
+        payload: pa.Table | None = None,
     ) -> SlotArray:  # fmt: skip
-        """Add chosen rows of a batch, with their ids and what is carried along; return their slots."""
+        """Add chosen rows of a batch, with their ids and what they carry along; return their slots."""
         source = pa.array(chosen)
         ids = rows.ids.take(source)
         if self.text_ids:
@@ -96,7 +101,6 @@ class EventStore:
             move(self.key, moved)
         else:
             key = ids.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        payload = pa.Table.from_batches([rows.batch.select(list(self.select)).take(source)]) if self.select else None
         return self.append(merit, recency_of(rows.time[chosen], self.prefer), key, part, position, payload)
 
     def moments(self, slots: SlotArray | IntArray) -> IntArray:
@@ -129,7 +133,7 @@ class EventStore:
             self._grow(max(end, 2 * start, 1024))
         given = {"merit": merit, "time": time, "key": key, "part": part, "position": position}
         for name, values in given.items():
-            if name != "position" or self._apart:
+            if name != "position" or self.placed:
                 self._columns[name][start:end] = values
         if payload is not None:
             self._payload.append(payload)
@@ -198,7 +202,7 @@ class EventStore:
         moved = np.full(self.size, -1, np.int32)
         moved[alive] = np.arange(len(alive), dtype=np.int32)
         for name in _COLUMNS:
-            if name != "position" or self._apart:
+            if name != "position" or self.placed:
                 self._columns[name] = self._columns[name][alive]
         payload = self.payload()
         if payload is not None:
@@ -211,14 +215,14 @@ class EventStore:
 
     def _grow(self, capacity: int) -> None:
         for name, column in self._columns.items():
-            if name != "position" or self._apart:
+            if name != "position" or self.placed:
                 wider = np.empty(capacity, column.dtype)
                 wider[: self.size] = column[: self.size]
                 self._columns[name] = wider
 
     def state(self) -> dict[str, pa.Table]:
         """Return everything as tables, detached from the live columns."""
-        names = [name for name in _COLUMNS if name != "position" or self._apart]
+        names = [name for name in _COLUMNS if name != "position" or self.placed]
         events = pa.table({name: pa.array(self._columns[name][: self.size].copy()) for name in names})
         payload = self.payload()
         keys = {"ids": self.id_keys, "partitions": self.partitions}

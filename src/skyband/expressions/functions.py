@@ -101,6 +101,15 @@ def _spark_switch(subject: str, *args: str) -> str:
     return _spark_case(*whens)
 
 
+def _spark_key(*args: str) -> str:
+    # What a backslash means in a literal depends on a setting: char(92) is one.
+    def escaped(arg: str) -> str:
+        doubled = f"replace({arg}, char(92), repeat(char(92), 2))"
+        return f"coalesce(replace({doubled}, '|', concat(char(92), '|')), concat(char(92), 'N'))"
+
+    return f"concat_ws('|', {', '.join(map(escaped, args))})"
+
+
 def _case_slots(count: int) -> Sequence[Slot]:
     return (*(BOOLEAN, Group.SAME) * (count // 2), Group.SAME)
 
@@ -185,6 +194,7 @@ FUNCTIONS: dict[str, Function] = {
     "upper": _text(pc.ascii_upper, f"translate({{0}}, '{_LOWER}', '{_UPPER}')"),
     "trim": _text(lambda a: pc.utf8_trim(a, characters=" "), "trim({0})"),
     "concat": _text(v.concat, _joined("concat"), most=MANY),
+    "key": _function(v.key, _spark_key, TEXT, TEXT, 1, MANY),
 }
 
 

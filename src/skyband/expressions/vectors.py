@@ -303,6 +303,22 @@ def concat(*args: Values) -> Values:
     return pc.binary_join_element_wise(*args, pa.scalar(""))
 
 
+def key(*args: Vec) -> Vec:
+    r"""One text that tells several apart: joined by ``|``, with ``\`` before ``\`` and ``|``, and ``\N`` for NULL.
+
+    Examples
+    --------
+    >>> key(Vec(pa.array(["AB", "A"])), Vec(pa.array(["C", "B|C"]))).values.to_pylist()
+    ['AB|C', 'A|B\\|C']
+    """
+    parts = []
+    for values, valid in args:
+        escaped = pc.replace_substring(pc.replace_substring(values, "\\", "\\\\"), "|", "\\|")
+        known = pa.scalar(True) if valid is None else pa.array(valid) if valid.ndim else pa.scalar(bool(valid))
+        parts.append(pc.if_else(known, escaped, "\\N"))
+    return Vec(pc.binary_join_element_wise(*parts, "|", null_handling="emit_null"))
+
+
 NUMBER_TEXT = "[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?"
 INTEGER_TEXT = "[+-]?[0-9]+"
 

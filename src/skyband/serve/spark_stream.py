@@ -111,9 +111,9 @@ class SparkStream:
         for entry in queries:
             if window := entry.get("latest"):
                 listed = rows.get(entry["name"], []) if window["rows"] else []
-                bounds = _moment(window["window_start"]), _moment(window["window_end"])
+                start, end = window["window_start"] and _moment(window["window_start"]), _moment(window["window_end"])
                 provisional = any(row.get("provisional") for row in listed)
-                found.append(_view(entry["query"], *bounds, listed, window["exact"], window["why"], provisional))
+                found.append(_view(entry["query"], start, end, listed, window["exact"], window["why"], provisional))
         return found
 
     def _stats(self, status: dict[str, Any]) -> StreamStats:
@@ -157,8 +157,8 @@ def _by_window(listed: Sequence[dict[str, Any]], given: dict[str, dict[str, Any]
 
 
 def _view(
-    query: dict[str, Any], start: Moment, end: Moment, rows: Sequence[dict[str, Any]], exact: bool, why: str | None,
-    provisional: bool,
+    query: dict[str, Any], start: Moment | None, end: Moment, rows: Sequence[dict[str, Any]], exact: bool,
+    why: str | None, provisional: bool,
 ) -> AnswerView:  # fmt: skip
     spent = {name: rows[0][name] for name in SPENT} if rows and rows[0].get("refreshes") is not None else None
     return AnswerView(query["name"], start, end, [_row(row, query) for row in rows], exact, why, provisional, spent)
@@ -168,7 +168,7 @@ def _row(row: dict[str, Any], query: dict[str, Any]) -> Row:
     remote = [query["join"]["service"]] if "join" in query else []
     values = {name: row.get(name) for name in (*remote, *query.get("select", ()))}
     age = row.get("age") if remote else None
-    return Row(row["rank"], row["id"], row["score"], row["time"], row.get("partition"), values, age)
+    return Row.of(row, values, age)
 
 
 def _moment(text: str) -> Moment:

@@ -26,7 +26,7 @@ class AnswerView:
     """One answer, as rows."""
 
     query: str
-    start: Moment
+    start: Moment | None
     end: Moment
     rows: Sequence[Row]
     exact: bool = True

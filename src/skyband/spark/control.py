@@ -12,10 +12,9 @@ import pyarrow.compute as pc
 
 from skyband.engine.limits import WindowLimits
 from skyband.engine.monitor import Monitor
-from skyband.engine.schema import check_names, used_columns
+from skyband.engine.schema import check_names, text_ids, used_columns
 from skyband.errors import InputError, QueryError, SkybandError
 from skyband.events.batch import StreamColumns
-from skyband.events.keys import is_text
 from skyband.queries.query import Query
 from skyband.remote.remote import Remote
 from skyband.spark.checkpoint import Checkpoint
@@ -36,19 +35,22 @@ def check(
             f"services={{{query.join.service!r}: …}}"
         )
         raise QueryError(msg, query.name)
-    if query.group_by is not None:
-        group, ids = (schema.field(name).type for name in (query.group_by, source.id))
-        if is_text(group) != is_text(ids):
-            msg = (
-                f"group_by names {query.group_by!r}, which is {group}, and the stream's ids are {ids}, so they do not "
-                "go into one column of answers; cast one of them, or start a stream of its own for it"
-            )
-            raise QueryError(msg, query.name)
     if any(other.window.counts != query.window.counts for other in others):
         kind, rest = ("counts events", "measure time") if query.window.counts else ("measures time", "count events")
         msg = (
             f"its window {kind} and those of the other queries {rest}, so their starts and ends do not go into one "
             "column; start a stream of its own for it"
+        )
+        raise QueryError(msg, query.name)
+
+
+def check_ids(query: Query, others: Sequence[Query], source: StreamColumns, schema: pa.Schema) -> None:
+    """Refuse a query that comes to a running stream with ids that do not go into its column of answers."""
+    if others and text_ids([query], source, schema) and not text_ids(others, source, schema):
+        by = ", ".join(str(key.expression) for key in query.group_keys)
+        msg = (
+            f"its ids, group_by {by}, are text, and those of the answers so far are whole numbers, which sinks have a "
+            "column for; cast them in group_by, or start the stream with this query, so that all ids are text"
         )
         raise QueryError(msg, query.name)
 
@@ -112,6 +114,7 @@ class Control:
         before = list(others)
         for query in queries:
             check(query, others, self.source, schema, self.checkpoint.services())
+            check_ids(query, before, self.source, schema)
             others.append(query)
         WindowLimits(**self.checkpoint.limits()).check(queries, before)
 

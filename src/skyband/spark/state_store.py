@@ -87,8 +87,8 @@ def answers_of(
     bucket = F.pmod(F.hash(columns.value(partition, schema)), F.lit(buckets))
     latest = F.lit(None) if ahead is None else F.unix_micros(F.current_timestamp()) + F.lit(ahead)
     dealt = df.withColumns({_BUCKET: bucket, _NOT_AFTER: latest.cast("bigint")})
-    select = [*(name for query in queries for name in query.select), _BUCKET, _NOT_AFTER]
-    names, worked_out = columns.needed(source, schema, map(Ranking.of, queries), select)
+    outputs = [output for query in queries for output in query.carried]
+    names, worked_out = columns.needed(source, schema, list(map(Ranking.of, queries)), outputs, [_BUCKET, _NOT_AFTER])
     view = dealt.select(*map(columns.quoted, names), *worked_out)
     plan = Plan(
         queries=tuple(queries),
@@ -137,6 +137,7 @@ def _check_queries(queries: Sequence[Query]) -> Expression:
     for query in queries:
         problem = (
             "has no partition_by, so there are no groups to spread" if query.partition_by is None
+            else "aggregates, and buckets keep events" if not query.ranks_events
             else "counts events as they arrive, which executors do not see in one order" if query.window.counts
             else "emits early answers, which buckets would give in pieces" if query.emit == "early"
             else None
@@ -253,8 +254,9 @@ class Plan:
 
     def _columns(self, monitor: Monitor) -> pa.Schema:
         """Return the columns of the rows, and those that only queries of the past wanted to carry."""
-        carried = {name for ranking in monitor.ranking_plans() for name in ranking.select} - set(self.rows.names)
         assert monitor.schema is not None
+        outputs = [output for ranking in monitor.ranking_plans() for output in ranking.outputs]
+        carried = {name for output in outputs for name in output.needs(monitor.schema)} - set(self.rows.names)
         return pa.schema([*self.rows, *(field for field in monitor.schema if field.name in carried)])
 
     def push(self, monitor: Monitor, batches: Sequence[pa.RecordBatch], not_after: int | None) -> dict[str, Any]:
@@ -294,7 +296,8 @@ class StateStoreJob(StreamJob):
             of_window = [("window_start", "max"), ("window_end", "max"), ("rank", "count"), ("exact", "min")]
             windows = {
                 row["query"]: {
-                    "window_start": str(row["window_start_max"]), "window_end": str(row["window_end_max"]),
+                    "window_start": (start := row["window_start_max"]) and str(start),
+                    "window_end": str(row["window_end_max"]),
                     "rows": row["rank_count"], "exact": row["exact_min"], "why": None,
                 }
                 for row in last.group_by("query").aggregate(of_window).to_pylist()
