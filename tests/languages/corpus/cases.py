@@ -119,9 +119,9 @@ CASES = [
          _groups("tumble", "shop", "sum(price * volume) / sum(volume)", 2,
                  "shop, sum(price * volume) / sum(volume) AS vwap")),
     Case("integers of aggregates divide to integers", f"""
-        SELECT shop, SUM(volume) / COUNT(*) AS mean, SUM(price) AS total FROM {TUMBLE}
+        SELECT shop, SUM(volume) / COUNT(*) AS whole, SUM(price) AS total FROM {TUMBLE}
         GROUP BY window_start, window_end, shop ORDER BY total DESC LIMIT 2""",
-         _groups("tumble", "shop", "sum(price)", 2, "shop, sum(volume) // count(*) AS mean, sum(price) AS total")),
+         _groups("tumble", "shop", "sum(price)", 2, "shop, sum(volume) // count(*) AS whole, sum(price) AS total")),
     Case("distinct values", f"""
         SELECT shop, COUNT(DISTINCT product) AS kinds, SUM(price) AS total FROM {TUMBLE}
         GROUP BY window_start, window_end, shop HAVING COUNT(DISTINCT product) > 1 ORDER BY total DESC LIMIT 2""",
@@ -422,9 +422,9 @@ CASES = [
         ) WHERE n <= 2""",
          _groups("tumble", "shop", "sum(price)", 2, "shop, sum(price) AS total"), "spark"),
     Case("Spark: quotes and division", """
-        SELECT id, volume / 2 AS half FROM TUMBLE(sales, ts, INTERVAL 10 MINUTES) WHERE shop = "north"
+        SELECT id, volume / 2 AS halves FROM TUMBLE(sales, ts, INTERVAL 10 MINUTES) WHERE shop = "north"
         ORDER BY price DESC LIMIT 2""",
-         _events("tumble", "price DESC", 2, "id, volume / 2 AS half", "shop = 'north'"), "spark"),
+         _events("tumble", "price DESC", 2, "id, volume / 2 AS halves", "shop = 'north'"), "spark"),
     Case("ksqlDB: tumbling", """
         CREATE TABLE best AS SELECT shop, SUM(price) AS total FROM sales WINDOW TUMBLING (SIZE 10 MINUTES)
         GROUP BY shop ORDER BY total DESC LIMIT 2 EMIT FINAL;""",
