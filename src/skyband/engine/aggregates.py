@@ -7,6 +7,7 @@ pane and id one row is kept, `skyband.engine.partials`, and a window merges thos
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Self
 
@@ -63,8 +64,19 @@ class AggregateGroup(PartialsGroup[Partials]):
         self.close(limits)
         return blocks
 
-    def _blocks(self, one: Partials, due: DueWindows) -> list[AnswerBlock]:
-        found = [_best(one, end) for end in due.end.tolist()]
+    def current(self, name: str) -> AnswerBlock | None:  # noqa: ARG002 - there is one
+        """Return the ranking of all ids in the current window as things stand."""
+        one = copy(self.members[0])  # what is looked at is not forgotten
+        if one.last == NEVER:
+            return None
+        end = one.schedule.first_end_after(max(one.last, one.schedule.closed_to))
+        window = DueWindows(*(np.array([each], np.int64) for each in (0, end - one.schedule.size, end)))
+        (block,) = self._blocks(one, window, whole=True)
+        return block
+
+    def _blocks(self, one: Partials, due: DueWindows, whole: bool = False) -> list[AnswerBlock]:
+        """Answer windows; `whole` ones with all ids, also where the query emits changes or is paused."""
+        found = [_best(one, end, whole) for end in due.end.tolist()]
         ids = pa.concat_arrays([best.id for best in found])
         carried = [best.carried for best in found if best.carried is not None]
         events = Events(
@@ -74,9 +86,11 @@ class AggregateGroup(PartialsGroup[Partials]):
             part=None, partition=None, payload=pa.concat_tables(carried).combine_chunks() if carried else None,
         )  # fmt: skip
         offsets = np.cumsum([0, *(len(best.score) for best in found)])
-        whole, cut = due.start >= one.schedule.exact_from, np.array([best.cut for best in found])
-        why = np.where(whole & cut, too_many_ties(one.query.max_ties), WARMING_UP)
-        return self.answers.blocks(due, offsets, events, whole & ~cut, why)
+        full, cut = due.start >= one.schedule.exact_from, np.array([best.cut for best in found])
+        why = np.where(full & cut, too_many_ties(one.query.max_ties), WARMING_UP)
+        if whole:
+            return [self.answers.block(due, offsets, events, full, why, provisional=True)]
+        return self.answers.blocks(due, offsets, events, full & ~cut, why)
 
     def explain(self, number: int) -> list[str]:  # noqa: ARG002 - only rankings are numbered
         """Say what is kept."""
@@ -90,8 +104,8 @@ class AggregateGroup(PartialsGroup[Partials]):
         ]
 
 
-def _best(one: Partials, end: int) -> _Best:
-    """Return the best of the window that ends there."""
+def _best(one: Partials, end: int, whole: bool = False) -> _Best:
+    """Return the best of the window that ends there, or all of it."""
     found = one.objects(end)
     if not found.num_rows:
         return _Best(pa.array([], one.id_type), np.empty(0), np.empty(0, np.int64), None)
@@ -101,8 +115,9 @@ def _best(one: Partials, end: int) -> _Best:
     names = found[ID].take(pa.array(scored)).combine_chunks()
     place = np.asarray(pc.rank(names, tiebreaker="dense"), np.int64)
     order = best_first(merit, recency_of(time[scored], one.query.prefer), place)
-    order = order[ranks_in_runs(one.query.ties, merit[order]) < one.query.most_rows]
-    cut = one.query.ties is not None and len(order) > one.query.max_ties
+    if not whole:
+        order = order[ranks_in_runs(one.query.ties, merit[order]) < one.query.most_rows]
+    cut = not whole and one.query.ties is not None and len(order) > one.query.max_ties
     rows = scored[order[: one.query.max_ties] if cut else order]
     ids = found[ID].take(pa.array(rows)).combine_chunks().cast(one.id_type)
     return _Best(ids, score[rows], time[rows], one.carried(ids.to_pylist()), cut)
