@@ -95,7 +95,7 @@ def test_shared_ranks_and_where_an_id_stands(spark: Any, tmp_path: Path) -> None
     by = [
         (name, "ascending")
         for name in ("query", "window_end", "provisional", "change", "partition", "unique_rank", "rank", "id")
-    ]  # noqa: E501
+    ]
     ours, right = (table.sort_by(by) for table in (sink.table(), truth))
     assert max(right["unique_rank"].drop_null().to_pylist()) > 9
     assert not all(right["exact"].to_pylist())
