@@ -57,7 +57,8 @@ def serve(
     max_queries: Annotated[int, typer.Option(help="How many queries the stream may have.", min=1)] = 100,
     max_k: Annotated[int, typer.Option(help="How many rows an answer may have.", min=1)] = 1_000,
     max_rows: Annotated[
-        int, typer.Option(help="How many rows of a set (k = all) are shown; a larger one is cut.", min=1)
+        int,
+        typer.Option(help="How many rows a set (k = all), or an answer with ties, shows; a larger one is cut.", min=1),
     ] = MAX_ROWS,
     max_window_ends: Annotated[
         int | None,

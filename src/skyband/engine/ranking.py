@@ -471,6 +471,18 @@ class RankingGroup(QueryGroup):
         picks = Selection(np.concatenate(parts), offsets)
         return self._blocks(DueWindows(query_, start, end_), picks, provisional=True)
 
+    def current(self, name: str) -> AnswerBlock | None:
+        """Return the answer of a query's current window as things stand."""
+        if self.last == NEVER:
+            return None
+        number = [query.name for query in self.queries].index(name)
+        schedule = self.schedules[number]
+        end = schedule.first_end_after(max(self.last, schedule.closed_to))
+        slots = self._peek(number, end)
+        window = DueWindows(*(np.array([one], np.int64) for one in (number, schedule.start_of(end), end)))
+        (block,) = self._blocks(window, Selection(slots, np.array([0, len(slots)])), provisional=True, whole=True)
+        return block
+
     def _peek(self, query: int, end: int) -> SlotArray:
         """Answer a window that is still open with what there is."""
         schedule = self.schedules[query]
@@ -510,24 +522,24 @@ class RankingGroup(QueryGroup):
             shown += repr(payload.select(list(select)).take(pa.array(slots)).to_pylist())
         return blake2b(shown.encode(), digest_size=12).hexdigest()
 
-    def _blocks(self, due: DueWindows, picks: Selection, provisional: bool = False) -> list[AnswerBlock]:
-        whole, exact = self._exact(due, picks), self.algorithm.exact
-        why = self.incomplete(due)
-        why = why if exact else np.where(whole, APPROXIMATE, why)
+    def _blocks(
+        self, due: DueWindows, picks: Selection, provisional: bool = False, whole: bool = False
+    ) -> list[AnswerBlock]:
+        """Make the answers of windows; `whole` ones also of queries that emit changes or are paused."""
+        full, exact, why = self._exact(due, picks), self.algorithm.exact, self.incomplete(due)
+        why = why if exact else np.where(full, APPROXIMATE, why)
         picks, cut = self._without_excess(picks)
         if cut.any():
-            why, whole = np.where(whole & cut, too_many_ties(self.ranking.max_ties), why), whole & ~cut
+            why, full = np.where(full & cut, too_many_ties(self.ranking.max_ties), why), full & ~cut
         # Events are in many answers: with more rows than slots, the slots are stored once and rows refer to them.
         shared = len(picks.slots) > self.store.size
+        events = self._events(np.arange(self.store.size) if shared else picks.slots)
+        place = picks.slots if shared else None
+        if whole:
+            return [self.answers.block(due, picks.offsets, events, full & exact, why, place=place, provisional=True)]
         return self.answers.blocks(
-            due,
-            picks.offsets,
-            self._events(np.arange(self.store.size) if shared else picks.slots),
-            whole & exact,
-            why,
-            place=picks.slots if shared else None,
-            provisional=provisional,
-        )
+            due, picks.offsets, events, full & exact, why, place=place, provisional=provisional
+        )  # fmt: skip
 
     def _without_excess(self, picks: Selection) -> tuple[Selection, BoolArray]:
         """Cut answers to as many rows as may tie; tell which were longer."""

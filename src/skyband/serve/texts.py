@@ -37,12 +37,13 @@ class Limits:
     budget: int = 1_000
     """How many remote ids may be refreshed for one answer of a joined query; one without a budget has this one."""
     rows: int = MAX_ROWS
-    """How many rows the answer of a set (``k="all"``) may have; one that may have more is held to that."""
+    """How many rows a set (``k="all"``) or an answer with ties may have; one that may have more is held to that."""
 
     def admit(self, new: Sequence[Query], there: int) -> list[Query]:
         """Return new queries as they may run beside those that are `there`; refuse those that ask for too much.
 
-        What a query leaves open, the budget of a join and the rows of a set, is held to what this server allows.
+        What a query leaves open, the budget of a join and the rows of a set or of ties, is held to what this server
+        allows.
         """
         if there + len(new) > self.queries:
             msg = f"the stream has {there} queries and may have {self.queries}; remove some first"
@@ -55,6 +56,8 @@ class Limits:
     def _held(self, query: Query) -> Query:
         if query.join is not None and query.join.budget is None:
             query = replace(query, join=replace(query.join, budget=self.budget))
+        if query.ties is not None:
+            query = replace(query, max_ties=max(min(query.max_ties, self.rows), query.most_rows))
         return replace(query, max_rows=min(query.max_rows, self.rows)) if query.is_set else query
 
     def _problems(self, query: Query) -> list[str]:
