@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from functools import partial, reduce
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -250,10 +250,14 @@ def _so_far(events: DataFrame, query: Query, windows: Schedule) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
     panes = _best(_one_per_id(events.withColumn("end", _first_end(windows)), query, "end"), query, "end")
-    order, parts = _order(panes, query), [F.col(name) for name in _parts(query)] or [F.lit(0)]
-    placed = panes.withColumn("place", F.row_number().over(Window.partitionBy(*parts).orderBy(*order)))
-    placed = placed.crossJoin(F.broadcast(panes.agg(F.max("end").alias("last"))))
-    running = partial(_running, k=query.most_rows, slide=windows.slide, distinct=query.distinct is not None)
+    panes, parts = panes.crossJoin(F.broadcast(panes.agg(F.max("end").alias("last")))), ["last", *_parts(query)]
+    places = Window.partitionBy(*parts).orderBy(*_order(panes, query))
+    placed = panes.withColumn("place", F.row_number().over(places))
+    k, slide, distinct = query.most_rows, windows.slide, query.distinct is not None
+
+    def running(panes: pa.Table) -> pa.Table:
+        return _running(panes, k, slide, distinct)
+
     return placed.groupBy(*parts).applyInArrow(running, placed.schema)
 
 
