@@ -56,6 +56,16 @@ def _queries(kind: str) -> list[sb.Query]:
                 sb.Query("by g", k=2, score="max(x)", group_by="g", window=WINDOW),
                 sb.Query("whole numbers", k=2, score="sum(n)", window=WINDOW),
             ]
+        case "windows":
+            kinds = {
+                "day": sb.Window.cumulative(20, step=5), "ever": sb.Window.all_time(every=5),
+                "berlin": sb.Window.calendar("day", zone="Europe/Berlin"),
+            }  # fmt: skip
+            return [
+                sb.Query(f"{name} of {score}", k=2, score=score, window=window)
+                for name, window in kinds.items()
+                for score in ("x", "sum(x)")
+            ]
         case "joined":
             return [
                 sb.Query("list", k=2, score="x + fans", window=WINDOW, join=sb.Join("fans", budget=2, n=3)),
@@ -65,7 +75,7 @@ def _queries(kind: str) -> list[sb.Query]:
     return [sb.Query("top", k=2, score="x", window=WINDOW)]
 
 
-KINDS = ("rankings", "counts", "aggregates", "joined", "subscriptions")
+KINDS = ("rankings", "counts", "aggregates", "windows", "joined", "subscriptions")
 ALGORITHM_KINDS = tuple(f"with {name}" for name in sorted(ALGORITHMS))
 
 

@@ -85,7 +85,8 @@ def test_a_stream_answers_all_kinds_side_by_side(spark: Any, tmp_path: Path) -> 
         "berlin": CALENDARS[0], "sliding": sb.Window("1 day", slide="6 hours"),
     }  # fmt: skip
     queries = [sb.Query(name, k=3, score="x", window=window) for name, window in windows.items()]
-    queries += [sb.Query(f"{q.name} sums", k=2, score="sum(y) + count(*)", window=q.window, group_by="y") for q in queries]
+    sums = {"k": 2, "score": "sum(y) + count(*)", "group_by": "y"}
+    queries += [sb.Query(f"{name} sums", window=window, **sums) for name, window in windows.items()]  # type: ignore[arg-type]
     write(tmp_path / "in", tables)
     sink = Tables()
     handle = sb.spark.start(

@@ -233,15 +233,21 @@ class Partials:
         found = self._reduced(whole.filter(pa.array((pane >= first) & (pane < behind))))
         later = pane >= (self.panes.first(window + 1) if self.decomposition.aggregates else behind)
         self._parts = [whole.filter(pa.array(later))] if later.any() else []
-        if self.windows.grows and self.panes.first(window + 1) == first:  # all of them are in all that it grows to
-            place = found.column_names.index(PANE)
-            together = found.set_column(place, PANE, pa.array(np.full(found.num_rows, first)))
-            self._parts = [_concat([together, whole.filter(pa.array(pane >= behind))])]
+        self._join_panes(window)
         if self.decomposition.aggregates:
             found = found.append_column(STREAM, pa.array(self._aggregated(found)))
         if self.select:
             self._carry(found)
         return found if self.on is not None else found.append_column(REMOTE, found[ID])
+
+    def _join_panes(self, window: int) -> None:
+        """Make one pane of those of a window that grows on: all of them are in all that it grows to."""
+        first, behind = self.panes.first(window), self.panes.behind(window)
+        if self.windows.grows and self._parts and self.panes.first(window + 1) == first:
+            whole = _concat(self._parts)
+            pane = whole[PANE].to_numpy()
+            place, joined = whole.column_names.index(PANE), np.where((pane >= first) & (pane < behind), first, pane)
+            self._parts = [self._reduced(whole.set_column(place, PANE, pa.array(joined)), PANE)]
 
     def _aggregated(self, found: pa.Table) -> FloatArray:
         """Return the stream's part of the score of each object, worked out of its aggregates; NaN where it is NULL."""
