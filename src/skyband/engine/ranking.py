@@ -454,9 +454,7 @@ class RankingGroup(QueryGroup):
             query, schedule = self.queries[q], self.schedules[q]
             if schedule.paused or self.last == NEVER:
                 continue
-            # The further windows that grow hold the same events so far.
-            soon = self.ranking.counts or schedule.grows
-            limit = schedule.first_end_after(self.last) if soon else schedule.last_end_of(self.last)
+            limit = schedule.first_end_after(self.last) if self.ranking.counts else schedule.last_open(self.last)
             for end in schedule.ends_by(limit).tolist():
                 slots = self._peek(q, end)
                 look = self._look(slots[self._shown(slots)], [output.name for output in query.columns])

@@ -68,9 +68,14 @@ class Limits:
             problems.append(f"k is {query.k:,}; this server allows at most {self.k:,}")
         if window.counts and window.size > self.events:
             problems.append(f"size is {window.size:,} events; this server allows at most {self.events:,}")
-        if not window.counts and window.size > parse_duration(self.size, "size"):
-            problems.append(f"size is {format_duration(window.size)}; this server allows at most {self.size}")
-        if window.size > self.panes * window.slide:
+        extent = window.size if window.periods is None else window.periods.shortest
+        grows = window.kind in ("cumulative", "all_time")  # its panes become one
+        small = query.ranks_events and window.kind in ("all_time", "calendar")  # k events are all that is kept
+        if not (window.counts or small) and extent > parse_duration(self.size, "size"):
+            sliding = window.kind == "sliding"
+            said = f"size is {format_duration(window.size)}" if sliding else f"the window is {window!r}"
+            problems.append(f"{said}; this server allows at most {self.size}")
+        if window.size > self.panes * window.slide and not grows:
             problems.append(
                 f"size is {window.size // window.slide:,} times the slide; this server allows at most {self.panes:,}"
             )

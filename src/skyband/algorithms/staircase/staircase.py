@@ -53,6 +53,7 @@ from skyband.compiled import THREADS, in_threads, split
 from skyband.events.store import EventStore
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_runs, sort_runs
 from skyband.queries.query import Distinct
+from skyband.times import FARTHEST
 from skyband.windows import NEVER, DueWindows, Layout, Schedule, format_extent, layout
 
 MODES = {None: ALL, "best": BEST, "latest": LATEST}
@@ -424,13 +425,16 @@ class Staircase(Algorithm):
         for start, k, name in sorted((s.next_start, s.k, s.name) for s in self.schedules):
             if k > depth:
                 depth = k
-                since = "the beginning" if start == NEVER else moment(start)
+                since = "the beginning" if start <= -FARTHEST else moment(start)
                 steps.append(f"{k} deep from {since} on (because of {name!r})")
         kept = "the latest event of each id" if self.mode == LATEST else f"their best {self.k}"
-        widths = (format_extent(width, self.store.counts) for width in pane_widths(self.schedules))
+        widths = [format_extent(width, self.store.counts) for width in pane_widths(self.schedules)]
+        cut = f"start and end on cuts that make panes of {' to '.join(widths)}"
+        if self.store.placed and not self.store.counts:
+            cut = "are the periods of a calendar, each of them one pane"
         held, band = (f": {len(slots):,} events" if len(self.kept()) else "" for slots in (self.open, self.band[0]))
         return [
-            f"windows start and end on cuts that make panes of {' to '.join(widths)}: one pass serves all",
+            f"windows {cut}: one pass serves all",
             f"open panes keep {kept}{held}",
             f"sealed panes keep the staircase skyband, {', '.join(steps)}{band}",
         ]

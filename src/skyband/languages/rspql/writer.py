@@ -33,6 +33,9 @@ def write(query: Query, id: str, stream: str) -> str:  # noqa: A002 - as everywh
     if query.emit not in _KINDS:
         msg = f"RSP-QL has no words for emit={query.emit!r}; use {', '.join(map(repr, _KINDS))}"
         raise QueryError(msg, query.name)
+    if query.window.kind != "sliding":
+        msg = f"RSP-QL has no words for {query.window!r}; it has windows that slide, by size and slide"
+        raise QueryError(msg, query.name)
     if query.is_set and query.max_rows != MAX_ROWS:
         msg = f"RSP-QL has no words for max_rows={query.max_rows}; leave it out"
         raise QueryError(msg, query.name)
