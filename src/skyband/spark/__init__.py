@@ -8,6 +8,7 @@ from skyband.spark.handle import Handle
 from skyband.spark.history import kafka_history
 from skyband.spark.services import Changes, Frame
 from skyband.spark.sinks import Console, Files, Kafka, Memory, Sql
+from skyband.spark.sql_text import sql
 from skyband.spark.start import start
 from skyband.spark.subscribe import SubscriptionHandle, subscribe
 from skyband.spark.topk import topk
@@ -24,6 +25,7 @@ __all__ = [
     "Sql",
     "SubscriptionHandle",
     "kafka_history",
+    "sql",
     "start",
     "subscribe",
     "topk",
