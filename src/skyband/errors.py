@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
 
 
 class SkybandError(Exception):
@@ -111,3 +113,14 @@ class TooManyWindows(InputError):  # noqa: N818 - says it all
 
 class SnapshotError(SkybandError, ValueError):
     """A snapshot of another version, of another kind, or damaged."""
+
+
+def optional(module: str, who: str, extra: str) -> Any:
+    """Import a module that not everybody has installed; `who` needs it, and an `extra` of this package brings it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("skyband"):
+            raise
+        msg = f"{who} needs the package {error.name!r}, which is missing; install it: pip install 'skyband[{extra}]'"
+        raise InputError(msg) from None

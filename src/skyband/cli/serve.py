@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +12,7 @@ from rich.console import Console
 
 from skyband.cli import options
 from skyband.engine.limits import MAX_CUTS, MAX_WINDOW_ENDS, WindowLimits
-from skyband.errors import InputError
+from skyband.errors import InputError, optional
 from skyband.files.queries import QueryFile, load
 from skyband.files.rdf import pattern_of, rdf_files
 from skyband.languages import load_mapping
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from skyband.serve.streams import ServedStream
 
 PORT = 8765
+_server = partial(optional, "skyband.serve.server", "the server", "serve")
 Port = Annotated[int, typer.Option(help="Where to listen; 0 takes a free port.", min=0, max=65535)]
 
 
@@ -126,14 +126,3 @@ def serve_demo(engine: str, seed: int, port: int) -> None:
 
     with market(engine, seed, console) as stream:
         http.run(http.Server(stream, port=port), console, show=True)
-
-
-def _server() -> ModuleType:
-    """Return the module of the server, if what it needs is installed."""
-    try:
-        return importlib.import_module("skyband.serve.server")
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("skyband"):
-            raise
-        msg = f"the server needs the package {error.name!r}; install it with: pip install 'skyband[serve]'"
-        raise InputError(msg) from None

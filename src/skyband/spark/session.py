@@ -11,11 +11,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import urlsplit
 
-from skyband.errors import InputError
+from skyband.errors import InputError, optional
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +37,7 @@ SETTINGS = {
 }
 """What every session of ours has, wherever it runs."""
 QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF"}
+_check_pyspark = partial(optional, "pyspark", "the Spark engine", "spark")
 LOCAL = {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.maxResultSize": "0"}
 
 
@@ -67,14 +69,6 @@ def _with_settings(made: SparkSession) -> SparkSession:
     for name, value in SETTINGS.items():
         made.conf.set(name, value)
     return made
-
-
-def _check_pyspark() -> None:
-    try:
-        import pyspark  # noqa: F401 - only to see whether it is there
-    except ImportError:
-        msg = "the Spark engine needs PySpark, which is missing; install it: pip install 'skyband[spark]'"
-        raise InputError(msg) from None
 
 
 def _connect(url: str) -> SparkSession:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from skyband.errors import InputError
+from skyband.errors import InputError, optional
 from skyband.remote.services.base import Id, ServiceError, ServiceTimeout, matched
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-_FORM = "dialect+driver://user:password@host:port/database, such as postgresql+psycopg://me:secret@localhost/shop"
+FORM = "dialect+driver://user:password@host:port/database, such as postgresql+psycopg://me:secret@localhost/shop"
+UNREADABLE = f"cannot read the URL of the database (not shown, as it may hold a password); write {FORM}"
+_sqlalchemy = partial(optional, "sqlalchemy", "a service in SQL", "remote")
 
 
 class Sql:
@@ -59,10 +62,9 @@ class Sql:
         try:
             return sa.create_engine(url)  # type: ignore[no-any-return]
         except (sa.exc.ArgumentError, ValueError):
-            msg = f"cannot read the URL of the database (not shown, as it may hold a password); write {_FORM}"
-            raise InputError(msg) from None
+            raise InputError(UNREADABLE) from None
         except ImportError as error:
-            msg = f"cannot load the driver of the database: {error}; install it, or name another: {_FORM}"
+            msg = f"cannot load the driver of the database: {error}; install it, or name another: {FORM}"
             raise InputError(msg) from None
 
     def __reduce__(self) -> Any:
@@ -111,12 +113,3 @@ def _cancelled_after(seconds: float, connection: Connection, late: threading.Eve
         yield
     finally:
         timer.cancel()
-
-
-def _sqlalchemy() -> Any:
-    try:
-        import sqlalchemy
-    except ImportError:
-        msg = "the SQL service needs SQLAlchemy, which is missing; install it: pip install 'skyband[remote]'"
-        raise InputError(msg) from None
-    return sqlalchemy

@@ -7,9 +7,10 @@ import math
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from skyband.errors import InputError
+from skyband.errors import optional
 from skyband.remote.services.base import ServiceError, ServiceTimeout
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ LARGEST_REPLY = 64 * 2**20
 """How many bytes of a reply are read, unpacked; a longer one is a failure."""
 _BUSY = (429, 503)
 _LONGEST_REST = 3_600.0
+_httpx2 = partial(optional, "httpx2", "a service over HTTP", "remote")
 
 
 class Web:
@@ -113,12 +115,3 @@ def _json(body: bytes) -> Any:
     except (ValueError, RecursionError) as error:
         msg = f"the reply of {len(body):,} bytes is no JSON"
         raise ServiceError(msg) from error
-
-
-def _httpx2() -> Any:
-    try:
-        import httpx2
-    except ImportError:
-        msg = "services over HTTP need httpx2, which is missing; install it: pip install 'skyband[remote]'"
-        raise InputError(msg) from None
-    return httpx2
