@@ -72,17 +72,7 @@ class GroupKey(NamedTuple):
 
 
 class SubscriptionGroup:
-    """Subscriptions of one kind, and the events that they may still need.
-
-    Parameters
-    ----------
-    kind
-        What they have in common.
-    algorithm
-        Whose engine keeps the best.
-    select
-        Columns to carry along.
-    """
+    """Subscriptions of one `kind`, and the events that they may still need, with the columns to `select` of them."""
 
     def __init__(self, kind: GroupKey, algorithm: type[Sliding], select: Sequence[str]) -> None:
         self.kind, self.algorithm = kind, algorithm

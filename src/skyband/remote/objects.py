@@ -137,16 +137,8 @@ class Arrivals:
 class ObjectStore(ABC):
     """Where the objects of the coming windows are kept: all of them, or those that matter.
 
-    Parameters
-    ----------
-    windows
-        Which windows there are.
-    score
-        The joined score of the stream's score and the remote value, as columns; monotone in both.
-    order
-        ``"desc"``: larger scores are better; ``"asc"``: smaller ones.
-    one_event
-        Whether each object is one event of its id; see `JoinedObject.replaces`.
+    Larger scores are better with the order ``"desc"``, smaller ones with ``"asc"``. With `one_event` each object is one
+    event of its id; see `JoinedObject.replaces`.
     """
 
     whole: ClassVar[bool]

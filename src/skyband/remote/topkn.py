@@ -68,19 +68,11 @@ _NOTHING: Rank = (math.inf, 0, 0)
 
 
 class TopkN(ObjectStore):
-    """The Super-MTK+N list.
+    """The Super-MTK+N list: `k` objects for an answer, and `n` more per window, for changes.
 
-    Parameters
-    ----------
-    k
-        How many objects an answer has.
-    n
-        How many more are kept per window, for changes.
-    outside
-        Of changed objects that are not in the list: ``"bound"`` remembers which ids are in the window, and gives them
-        the least score that they can have; ``"ignore"`` needs no memory for them.
-    options
-        Windows, score and order: see `skyband.remote.objects.ObjectStore`.
+    Of changed objects that are not in the list: ``outside="bound"`` remembers which ids are in the window, and gives
+    them the least score that they can have; ``"ignore"`` needs no memory for them. For the `options`, see
+    `skyband.remote.objects.ObjectStore`.
     """
 
     whole = False

@@ -26,12 +26,8 @@ _httpx2 = partial(optional, "httpx2", "a service over HTTP", "remote")
 class Web:
     """A client that is made when it is first needed, and shared by all threads.
 
-    Parameters
-    ----------
-    headers
-        Sent with every request, such as credentials.
-    client
-        An `httpx2.Client` of your own, for proxies or certificates.
+    The `headers`, such as credentials, are sent with every request. For proxies or certificates, give an
+    `httpx2.Client` of your own.
     """
 
     def __init__(self, headers: Mapping[str, str] | None, client: Client | None) -> None:
