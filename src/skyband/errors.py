@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from importlib import import_module
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 class SkybandError(Exception):
@@ -115,12 +114,14 @@ class SnapshotError(SkybandError, ValueError):
     """A snapshot of another version, of another kind, or damaged."""
 
 
-def optional(module: str, who: str, extra: str) -> Any:
-    """Import a module that not everybody has installed; `who` needs it, and an `extra` of this package brings it."""
+@contextmanager
+def optional(who: str, extra: str) -> Iterator[None]:
+    """Import in the block what not everybody has installed: `who` needs it, an `extra` of this package brings it."""
     try:
-        return import_module(module)
+        yield
     except ModuleNotFoundError as error:
-        if (error.name or "").startswith("skyband"):
+        package = (error.name or "").partition(".")[0]
+        if package == "skyband":
             raise
-        msg = f"{who} needs the package {error.name!r}, which is missing; install it: pip install 'skyband[{extra}]'"
+        msg = f"{who} needs the package {package!r}, which is missing; install it: pip install 'skyband[{extra}]'"
         raise InputError(msg) from None

@@ -23,6 +23,7 @@ NARROWEST = 40
 FEWEST_ROWS = 6
 FOOTER = 4
 _BLOCKS = " ▏▎▍▌▋▊▉█"
+_COLOURS = {"n": "yellow", "▲": "green", "▼": "red"}  # by the first sign of a movement
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -110,7 +111,7 @@ def _panel(standing: QueryStanding, width: int, rows: int) -> Panel:
         move = standing.movement(row)
         table.add_row(
             "" if row.rank is None else f"{row.partition} {row.rank}" if named else f"{row.rank:2}",
-            Text(f"{move:3}", style=_style(move)),
+            Text(f"{move:3}", style=_COLOURS.get(move[:1], "")),
             Text(f"{row.id!s:5.5}", style="bold"),
             f"{_score(row.score):>8}",
             Text(_bar(abs(row.score) / most if most else 0.0, bar), style="cyan"),
@@ -120,10 +121,6 @@ def _panel(standing: QueryStanding, width: int, rows: int) -> Panel:
         table, title=standing.query.name, title_align="left", subtitle=_until(standing), subtitle_align="right",
         width=width, height=rows + 2, border_style="dim",
     )  # fmt: skip
-
-
-def _style(move: str) -> str:
-    return {"n": "yellow", "▲": "green", "▼": "red"}.get(move[:1], "")
 
 
 def _bar(share: float, width: int) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from contextlib import ExitStack, closing
-from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from skyband.serve.streams import ServedStream
 
 PORT = 8765
-_server = partial(optional, "skyband.serve.server", "the server", "serve")
 Port = Annotated[int, typer.Option(help="Where to listen; 0 takes a free port.", min=0, max=65535)]
 
 
@@ -126,3 +126,10 @@ def serve_demo(engine: str, seed: int, port: int) -> None:
 
     with market(engine, seed, console) as stream:
         http.run(http.Server(stream, port=port), console, show=True)
+
+
+def _server() -> ModuleType:
+    """Return the module of the server, if what it needs is installed."""
+    with optional("the server", "serve"):
+        server = importlib.import_module("skyband.serve.server")
+    return server

@@ -23,7 +23,6 @@ import pyarrow.parquet as pq
 from skyband.errors import InputError
 
 PARQUET_ROWS = 1 << 20
-_WHOLE = range(0)
 TEXT_BLOCK = 4 << 20
 
 Part = tuple[pa.RecordBatch, float]
@@ -34,14 +33,10 @@ Part = tuple[pa.RecordBatch, float]
 class Format:
     """How files of one kind are read."""
 
-    schema: Callable[[Path], pa.Schema]
-    """Returns the columns of a file: stored in it, or inferred from its first block."""
-    pieces: Callable[[Path], list[range]]
-    """Returns the pieces of a file that can be read in parallel."""
-    parts: Callable[[Path, pa.Schema, range], Iterator[Part]]
-    """Yields the columns of a schema, with its types, of one piece."""
-    typed: bool
-    """Whether files store their types."""
+    schema: Callable[[Path], pa.Schema]  # returns the columns of a file: stored in it, or inferred from its first block
+    pieces: Callable[[Path], list[range]]  # returns the pieces of a file that can be read in parallel
+    parts: Callable[[Path, pa.Schema, range], Iterator[Part]]  # yields the columns of a schema, typed so, of one piece
+    typed: bool  # whether files store their types
 
 
 def format_of(path: Path) -> Format | None:
@@ -123,10 +118,6 @@ def _footer(path: Path) -> pq.FileMetaData:
 @lru_cache(64)
 def _footer_of(path: Path, _modified: int, _size: int) -> pq.FileMetaData:
     return pq.read_metadata(path)
-
-
-def _parquet_schema(path: Path) -> pa.Schema:
-    return _footer(path).schema.to_arrow_schema()
 
 
 def _parquet_pieces(path: Path) -> list[range]:
@@ -227,12 +218,8 @@ def _json_parts(path: Path, schema: pa.Schema, _: range) -> Iterator[Part]:
             yield batch.select(schema.names), done()
 
 
-def _one_piece(_: Path) -> list[range]:
-    return [_WHOLE]
-
-
-PARQUET = Format(_parquet_schema, _parquet_pieces, _parquet_parts, typed=True)
-CSV = Format(_csv_schema, _one_piece, _csv_parts, typed=False)
-JSON = Format(_json_schema, _one_piece, _json_parts, typed=False)
+PARQUET = Format(lambda path: _footer(path).schema.to_arrow_schema(), _parquet_pieces, _parquet_parts, typed=True)
+CSV = Format(_csv_schema, lambda _: [range(0)], _csv_parts, typed=False)  # text is one piece
+JSON = Format(_json_schema, lambda _: [range(0)], _json_parts, typed=False)
 FORMATS = {".parquet": PARQUET, ".pq": PARQUET, ".csv": CSV, ".json": JSON, ".jsonl": JSON, ".ndjson": JSON}
 KNOWN = f"{', '.join(FORMATS)}, and .gz behind those of text"

@@ -34,14 +34,10 @@ class FileStream:
     be iterated more than once.
     """
 
-    files: tuple[Path, ...]
-    """In the order in which they are read."""
-    stored: pa.Schema
-    """The columns to read, as the files hold them."""
-    schema: pa.Schema
-    """The columns of the batches: as stored, but text that holds the event time becomes timestamps."""
-    done: float = field(default=0.0, compare=False)
-    """How many bytes of the files have been read."""
+    files: tuple[Path, ...]  # in the order in which they are read
+    stored: pa.Schema  # the columns to read, as the files hold them
+    schema: pa.Schema  # the columns of the batches: as stored, but text that holds the event time becomes timestamps
+    done: float = field(default=0.0, compare=False)  # how many bytes of the files have been read
 
     @property
     def size(self) -> int:
@@ -219,22 +215,15 @@ def _checked(path: Path, wanted: pa.Schema) -> pa.Schema:
                 f"{path} has no column {column.name!r}, which the files before it have; it has {', '.join(found.names)}"
             )
             raise InputError(msg)
-        now = found.field(column.name).type
-        if kind.typed and now != column.type and not _both_zoned(now, column.type):
-            zones = "; all files must have a time zone there, or none" if _both_times(now, column.type) else ""
-            msg = f"{path}: column {column.name!r} is {now}, but {column.type} in the files before it{zones}"
+        now, was = found.field(column.name).type, column.type
+        times = pa.types.is_timestamp(now) and pa.types.is_timestamp(was)
+        zoned = [one.tz is not None for one in (now, was)] if times else []
+        same = now == was or (times and all(zoned) and now.unit == was.unit)  # which zone is shown does not matter
+        if kind.typed and not same:
+            zones = "; all files must have a time zone there, or none" if len(set(zoned)) == 2 else ""
+            msg = f"{path}: column {column.name!r} is {now}, but {was} in the files before it{zones}"
             raise InputError(msg)
     return found
-
-
-def _both_times(a: pa.DataType, b: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(a) and pa.types.is_timestamp(b)) and (a.tz is None) != (b.tz is None)
-
-
-def _both_zoned(a: pa.DataType, b: pa.DataType) -> bool:
-    """Tell whether these are instants of one precision: the zone they are shown in does not matter."""
-    times = pa.types.is_timestamp(a) and pa.types.is_timestamp(b)
-    return bool(times) and a.unit == b.unit and a.tz is not None and b.tz is not None
 
 
 def _conform(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.RecordBatch:

@@ -141,8 +141,7 @@ class ObjectStore(ABC):
     event of its id; see `JoinedObject.replaces`.
     """
 
-    whole: ClassVar[bool]
-    """Whether all objects of the windows are kept, also those without a remote value."""
+    whole: ClassVar[bool]  # whether all objects of the windows are kept, also those without a remote value
 
     def __init__(self, *, windows: WindowGrid, score: Score, order: str = "desc", one_event: bool = False) -> None:
         self.windows = windows

@@ -11,7 +11,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import urlsplit
@@ -37,7 +36,6 @@ SETTINGS = {
 }
 """What every session of ours has, wherever it runs."""
 QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF"}
-_check_pyspark = partial(optional, "pyspark", "the Spark engine", "spark")
 LOCAL = {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.maxResultSize": "0"}
 
 
@@ -69,6 +67,11 @@ def _with_settings(made: SparkSession) -> SparkSession:
     for name, value in SETTINGS.items():
         made.conf.set(name, value)
     return made
+
+
+def _check_pyspark() -> None:
+    with optional("the Spark engine", "spark"):
+        import pyspark  # noqa: F401 - only to see whether it is there
 
 
 def _connect(url: str) -> SparkSession:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import InputError, optional
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
 FORM = "dialect+driver://user:password@host:port/database, such as postgresql+psycopg://me:secret@localhost/shop"
 UNREADABLE = f"cannot read the URL of the database (not shown, as it may hold a password); write {FORM}"
-_sqlalchemy = partial(optional, "sqlalchemy", "a service in SQL", "remote")
 
 
 class Sql:
@@ -93,6 +91,12 @@ class Sql:
             msg = f"the statement gave {len(rows[0])} columns; select two: the id and its value"
             raise ServiceError(msg, retry=False)
         return matched(ids, rows, complete=True)
+
+
+def _sqlalchemy() -> Any:
+    with optional("a service in SQL", "remote"):
+        import sqlalchemy
+    return sqlalchemy
 
 
 @contextmanager

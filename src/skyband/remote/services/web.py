@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from skyband.errors import optional
@@ -16,11 +15,9 @@ from skyband.remote.services.base import ServiceError, ServiceTimeout
 if TYPE_CHECKING:
     from httpx2 import Client, Response
 
-LARGEST_REPLY = 64 * 2**20
-"""How many bytes of a reply are read, unpacked; a longer one is a failure."""
+LARGEST_REPLY = 64 * 2**20  # how many bytes of a reply are read, unpacked; a longer one is a failure
 _BUSY = (429, 503)
 _LONGEST_REST = 3_600.0
-_httpx2 = partial(optional, "httpx2", "a service over HTTP", "remote")
 
 
 class Web:
@@ -63,6 +60,12 @@ class Web:
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
             msg = f"the request failed: {type(error).__name__}"  # its text may hold the URL, and that a secret
             raise ServiceError(msg) from error
+
+
+def _httpx2() -> Any:
+    with optional("a service over HTTP", "remote"):
+        import httpx2
+    return httpx2
 
 
 def _check_status(response: Response) -> None:

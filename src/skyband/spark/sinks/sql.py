@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
 
 ROWS_AT_ONCE = 10_000
-_sqlalchemy = partial(optional, "sqlalchemy", "the SQL sink", "sql")
 
 
 class Sql:
@@ -100,6 +98,12 @@ class Sql:
             connection.begin()
             yield connection
             durable.step("commit", connection.commit)
+
+
+def _sqlalchemy() -> Any:
+    with optional("the SQL sink", "sql"):
+        import sqlalchemy
+    return sqlalchemy
 
 
 def _type(kind: pa.DataType) -> TypeEngine[Any]:
