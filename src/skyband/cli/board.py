@@ -12,11 +12,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from skyband.answers.answer import Answer, Row
+from skyband.answers.answer import Answer
 from skyband.answers.standings import Standing
 from skyband.cli.progress import short
 from skyband.files.job import Report
 from skyband.queries.query import Query
+from skyband.serve.streams import AnswerView
 from skyband.times import Moment
 
 NARROWEST = 40
@@ -55,16 +56,11 @@ class Board:
         """Make room for one more query."""
         self.standings[query.name] = QueryStanding(query)
 
-    def update(self, answers: Iterable[Answer]) -> None:
+    def update(self, answers: Iterable[Answer | AnswerView]) -> None:
         """Take over answers."""
         for answer in answers:
-            self.show(answer.query, answer.rows, answer.end, answer.why)
-
-    def show(self, name: str, rows: Sequence[Row], end: Moment, why: str | None) -> None:
-        """Take over the answer of one query."""
-        standing = self.standings[name]
-        standing.update(rows, end)
-        standing.why = why
+            self.standings[answer.query].update(answer.rows, answer.end)
+            self.standings[answer.query].why = answer.why
 
     def note(self, report: Report, watermark: Moment | None) -> None:
         """Take over the numbers; the report's seconds are those that the engine was busy."""
