@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -89,13 +89,10 @@ def _reason(path: Path, error: Exception) -> str:
 
 def _broken_line(path: Path) -> str | None:
     """Look for the first line that is no JSON object; Arrow's own row numbers count from its block."""
-    try:
-        with gzip.open(path) if suffix_of(path)[1] else path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip() and not _is_object(line):
-                    return f"line {number:,} is no JSON object: {line[:60].decode(errors='replace').strip()!r}"
-    except (OSError, EOFError):
-        pass
+    with suppress(OSError, EOFError), gzip.open(path) if suffix_of(path)[1] else path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if line.strip() and not _is_object(line):
+                return f"line {number:,} is no JSON object: {line[:60].decode(errors='replace').strip()!r}"
     return None
 
 

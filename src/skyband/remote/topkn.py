@@ -189,7 +189,7 @@ class TopkN(ObjectStore):
         self._lost[window] = min(self._lost.get(window, _NOTHING), last.rank)
         last.start = window + 1
         if last.start > last.end:
-            self._remove(place)
+            del self._by_id[last.id], self.list[place], self._ranks[place]
 
     def _above(self, window: int, place: int) -> JoinedObject:
         """Return the nearest object above a place that is in a window's list."""
@@ -197,9 +197,6 @@ class TopkN(ObjectStore):
             place -= 1
             if self.list[place].start <= window <= self.list[place].end:
                 return self.list[place]
-
-    def _remove(self, place: int) -> None:
-        del self._by_id[self.list[place].id], self.list[place], self._ranks[place]
 
     # Changes.
 

@@ -119,11 +119,7 @@ class PHTree(PHBase):
 
 def needs_of(members: Sequence[Schedule]) -> Needs:
     """Return what queries need: the events from their next windows' starts on."""
-
-    def needs(passed: int) -> list[tuple[int, int]]:
-        return [(m.start(m.first_of(passed)), m.k) for m in members]
-
-    return needs
+    return lambda passed: [(m.start(m.first_of(passed)), m.k) for m in members]
 
 
 class Partitions(CandidateKeeper):

@@ -52,13 +52,8 @@ class Sql:
         self._given = engine, statement
         self._statement = sa.text(statement).bindparams(sa.bindparam("ids", expanding=True))
         self._own = isinstance(engine, str)
-        self._engine = self._open(engine) if isinstance(engine, str) else engine
-
-    @staticmethod
-    def _open(url: str) -> Engine:
-        sa = _sqlalchemy()
         try:
-            return sa.create_engine(url)  # type: ignore[no-any-return]
+            self._engine: Engine = sa.create_engine(engine) if isinstance(engine, str) else engine
         except (sa.exc.ArgumentError, ValueError):
             raise InputError(UNREADABLE) from None
         except ImportError as error:
