@@ -13,18 +13,6 @@ from skyband.spark.subscribe import SubscriptionHandle, subscribe
 from skyband.spark.topk import topk
 
 __all__ = [
-    "Changes",
-    "Console",
-    "Control",
-    "Files",
-    "Frame",
-    "Handle",
-    "Kafka",
-    "Memory",
-    "Sql",
-    "SubscriptionHandle",
-    "kafka_history",
-    "start",
-    "subscribe",
-    "topk",
-]
+    "Changes", "Console", "Control", "Files", "Frame", "Handle", "Kafka", "Memory", "Sql", "SubscriptionHandle",
+    "kafka_history", "start", "subscribe", "topk",
+]  # fmt: skip
