@@ -861,7 +861,7 @@ def test_a_missing_driver_is_named(driver: str, spark: Any) -> None:
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     with pytest.raises(
-        InputError, match=r"needs SQLAlchemy, which is missing; install it: pip install 'skyband\[sql\]'"
+        InputError, match=r"needs the package 'sqlalchemy', which is missing; install it: pip install 'skyband\[sql\]'"
     ):
         Sql("sqlite://")
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from skyband.cli import options
 from skyband.engine.limits import MAX_CUTS, MAX_WINDOW_ENDS, WindowLimits
-from skyband.errors import InputError
+from skyband.errors import InputError, optional
 from skyband.files.queries import QueryFile, SqlOptions, load
 from skyband.files.rdf import pattern_of, rdf_files
 from skyband.languages import load_mapping
@@ -135,10 +135,6 @@ def serve_demo(engine: str, seed: int, port: int) -> None:
 
 def _server() -> ModuleType:
     """Return the module of the server, if what it needs is installed."""
-    try:
-        return importlib.import_module("skyband.serve.server")
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("skyband"):
-            raise
-        msg = f"the server needs the package {error.name!r}; install it with: pip install 'skyband[serve]'"
-        raise InputError(msg) from None
+    with optional("the server", "serve"):
+        server = importlib.import_module("skyband.serve.server")
+    return server

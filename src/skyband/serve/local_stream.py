@@ -30,28 +30,9 @@ logger = logging.getLogger(__name__)
 class LocalStream:
     """A stream on the local engine; what it knows ends with the process.
 
-    Parameters
-    ----------
-    queries
-        To begin with.
-    batches
-        Where events come from; may wait between two of them.
-    schema
-        Their columns.
-    source
-        Which of them are the time and the id.
-    delay
-        Microseconds by which events may be late.
-    algorithm
-        Which algorithm keeps the candidates.
-    services
-        What queries may be joined with, by name.
-    max_ahead
-        Microseconds by which events may be ahead of the clock; None: as far as they like.
-    limits
-        How finely windows may cut event time.
-    stopping
-        Set when the stream is to end; `batches` should then end as well.
+    Events come in `batches`, which may wait between two of them, and should end when `stopping` is set. By `delay` and
+    `max_ahead`, in microseconds, they may be late or ahead of the clock (None: as far as they like); `limits` say how
+    finely windows may cut their time. `services` are what queries may be joined with, by name.
     """
 
     engine = "local"

@@ -33,8 +33,7 @@ class AnswerView:
     exact: bool = True
     why: str | None = None
     provisional: bool = False
-    spent: dict[str, int] | None = None
-    """Of a joined query: how many remote ids were refreshed and failed, and how many rows are stale."""
+    spent: dict[str, int] | None = None  # of a joined query: remote ids that were refreshed and failed, and stale rows
 
 
 @dataclass(frozen=True)
@@ -50,14 +49,10 @@ class StreamStats:
     kept: int = 0
     bound: int = 0
     watermark: Moment | None = None
-    last_batch: float | None = None
-    """When the last batch of events ended, in seconds since 1970."""
-    ahead: int = 0
-    """How many of the rejected rows were too far ahead of the clock."""
-    degraded: str | None = None
-    """What is wrong with the last batch, where most of it was rejected."""
-    sign_of_life: float | None = None
-    """Of a stream in another process: when it last gave one, in seconds since 1970."""
+    last_batch: float | None = None  # when the last batch of events ended, in seconds since 1970
+    ahead: int = 0  # how many of the rejected rows were too far ahead of the clock
+    degraded: str | None = None  # what is wrong with the last batch, where most of it was rejected
+    sign_of_life: float | None = None  # of a stream in another process: when it last gave one, in seconds since 1970
 
 
 @dataclass(frozen=True)
@@ -67,8 +62,7 @@ class StreamUpdate:
     queries: Sequence[dict[str, Any]]
     answers: Sequence[AnswerView]
     stats: StreamStats
-    durations: Sequence[float] = ()
-    """Seconds that each new batch took, where that is known."""
+    durations: Sequence[float] = ()  # seconds that each new batch took, where that is known
 
 
 class ServedStream(Protocol):
@@ -78,8 +72,7 @@ class ServedStream(Protocol):
     schema: pa.Schema
     source: StreamColumns
     algorithm: str
-    fixed: bool
-    """Whether its queries cannot be changed while it runs."""
+    fixed: bool  # whether its queries cannot be changed while it runs
 
     @property
     def busy(self) -> bool:
