@@ -117,6 +117,7 @@ class RankingGroup(QueryGroup):
         self.store = EventStore(ranking.counts, names, ranking.prefer, placed=ranking.periods is not None)
         self.evaluator = Evaluator(ranking.where, [ranking.score])
         self.partition_by: Bound | None = None
+        self.store.partitioned = ranking.partition_by is not None
         self.arrived = 0
         self._algorithm, self._planned = _keeping(ranking, algorithm, self.store), True
         self.counts = Counts()
@@ -233,11 +234,13 @@ class RankingGroup(QueryGroup):
             schedule.first = self.first if self.last >= schedule.next_start else ALWAYS
         self.queries += queries
         self.schedules += schedules
-        self.algorithm.plan(self.schedules)
+        # Not `algorithm`: what only a query needed that has just gone may serve these.
+        self._algorithm.plan(self.schedules)
+        self._planned = True
 
     def exact_from(self, schedule: Schedule) -> int:
         """Return the start of the first window from which on a new query would be exact."""
-        exact_from = self.algorithm.exact_from(schedule, self.last)
+        exact_from = self._algorithm.exact_from(schedule, self.last)
         if self.unseen_to == NEVER:
             return exact_from
         seen_from = 0 if self.ranking.counts else self.unseen_to + 1
@@ -259,7 +262,7 @@ class RankingGroup(QueryGroup):
         ]
         scan = scan_for(Need(now - low, schedule.k), served)
         high = now - scan.newer
-        if not self.algorithm.proves and exact_from > high:  # windows that start behind it would not be known exact
+        if not self._algorithm.proves and exact_from > high:  # windows that start behind it would not be known exact
             return Backfill(scan.case, low, now)
         return Backfill(scan.case, low, high) if low < high else None
 
