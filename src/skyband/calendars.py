@@ -26,7 +26,8 @@ _MONDAY = date(1969, 12, 29).toordinal()
 _CYCLE = 146_097
 """Days after which the Gregorian calendar repeats, weekdays included: beyond the years of `date`, rules do so too."""
 _YEARS, _MONTHS = 400, 4_800  # of a cycle
-_SAFE = date(2, 1, 1).toordinal(), date(9998, 1, 1).toordinal()
+_SAFE = 2, 9998
+_DAYS = date(_SAFE[0], 1, 1).toordinal(), date(_SAFE[1], 1, 1).toordinal()
 MOST_PERIODS = 1_000_000
 """Periods that may be known at once; more are a mistake in the unit of time."""
 _AT_ONCE = 64
@@ -148,7 +149,7 @@ class Calendar:
             return day - _EPOCH
         if self.unit == "week":
             return (day - _MONDAY) // 7
-        cycles = 0 if _SAFE[0] <= day < _SAFE[1] else (day - _EPOCH) // _CYCLE
+        cycles = _cycles(day, *_DAYS, _CYCLE)
         then = date.fromordinal(day - cycles * _CYCLE)
         return (then.year - 1970) * 12 + then.month - 1 + cycles * _MONTHS
 
@@ -159,12 +160,12 @@ class Calendar:
         if self.unit == "week":
             return self._midnight(_MONDAY + 7 * number)
         years, month = divmod(number, 12)
-        cycles = 0 if 2 <= 1970 + years < 9998 else years // _YEARS
+        cycles = _cycles(1970 + years, *_SAFE, _YEARS)
         return self._midnight(date(1970 + years - cycles * _YEARS, month + 1, 1).toordinal() + cycles * _CYCLE)
 
     def _midnight(self, day: int) -> int:
         """Return the first moment of a day, which is given by its ordinal."""
-        cycles = 0 if _SAFE[0] <= day < _SAFE[1] else (day - _EPOCH) // _CYCLE
+        cycles = _cycles(day, *_DAYS, _CYCLE)
         then, zone = date.fromordinal(day - cycles * _CYCLE), ZoneInfo(self.zone)
         local = datetime(then.year, then.month, then.day, tzinfo=zone)
         # Of a time that clocks skip, fold 0 has the offset before the change and fold 1 the one behind it: so the
@@ -194,6 +195,17 @@ def _known(unit: Unit, zone: str, known: tuple[int, IntArray] | None) -> Calenda
 @lru_cache(1)
 def _zones() -> set[str]:
     return available_timezones()
+
+
+def _cycles(value: int, low: int, high: int, cycle: int) -> int:
+    """Return by how many cycles a value lies outside, so that less them it is inside.
+
+    Examples
+    --------
+    >>> [_cycles(year, 2, 9998, 400) for year in (1, 2, 9997, 9998, 10_397, 10_398)]
+    [-1, 0, 0, 1, 1, 2]
+    """
+    return (value - low) // cycle if value < low else max(0, (value - high) // cycle + 1)
 
 
 def _microseconds(offset: timedelta | None) -> int:

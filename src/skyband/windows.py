@@ -123,6 +123,13 @@ class WindowGrid:
         """Whether windows grow for good."""
         return self.size >= 2 * FARTHEST
 
+    def last_open(self, position: N) -> N:
+        """Return the last window end to look at while the last event lies there.
+
+        The further windows that grow hold the same events so far.
+        """
+        return self.first_end_after(position) if self.grows else self.last_end_of(position)
+
     def last_due(self, position: N) -> N:
         """Return the last window end that is due once the last event lies there; without end, the next."""
         return self.first_end_after(position) if self.endless else self.last_end_of(position)

@@ -193,6 +193,16 @@ def test_full_panes_equal_a_plain_sort(algorithm: str, shape: str) -> None:
             ], f"{algorithm}, {shape}, seed {seed}, window that ends at {end}"
 
 
+def test_one_id_that_is_far_better_than_in_the_pane_before_does_not_push_others_out() -> None:
+    """What many ids reached in one pane, one reaches in the next as often, where it counts once."""
+    n = 500
+    score = np.concatenate([np.arange(n) % 100, np.where(np.arange(n) < 40, 200, np.arange(n) % 50)]) * 1.0
+    ids = np.concatenate([np.arange(n), np.where(np.arange(n) < 40, 0, np.arange(n))])
+    query = sb.Query("q", k=3, score="x", window=sb.Window(n), distinct="best")
+    answers = sb.run(query, {"t": np.arange(2 * n), "id": ids, "x": score}, time="t", id="id")
+    assert [[row.score for row in answer.rows] for answer in answers] == [[99.0] * 3, [200.0, 49.0, 49.0]]
+
+
 @pytest.mark.parametrize("algorithm", algorithms())
 def test_a_ranking_that_an_algorithm_does_not_know_is_refused(algorithm: str) -> None:
     for distinct in {*DISTINCTS} - {*sb.ALGORITHMS[algorithm].distincts}:

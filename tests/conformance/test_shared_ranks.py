@@ -249,7 +249,7 @@ def test_aggregates(ties: Any, prefer: Any) -> None:
         order: Any = ["desc", "asc"][seed % 2]
         query = sb.Query("q", k=k, score="sum(x)", window=sb.Window(20, slide=10), prefer=prefer, order=order, **more)
         for answer in sb.run(query, rows, time="t", id="id", watermark=0, batch_rows=int(rng.integers(1, 60))):
-            inside = [row for row in rows if answer.start <= row["t"] < answer.end]  # type: ignore[operator]
+            inside = [row for row in rows if answer.start <= row["t"] < answer.end]
             sums: dict[Any, float] = {}
             last: dict[Any, Any] = {}
             for row in inside:

@@ -192,8 +192,8 @@ def test_a_replay_with_other_rows_replaces(kept: Kept, spark: Any) -> None:
 
 
 def test_ranks_that_repeat_are_replayed_and_replaced(kept: Kept, spark: Any) -> None:
-    level = [{**row, "x": row["x"] % 3} for row in ROWS]
-    tied = [sb.Query(emit, k=2, score="x", window=TEN, ties="dense", emit=emit) for emit in ("final", "changes")]  # type: ignore[arg-type]
+    level = [{**row, "x": float(n * 37 % 50 % 3)} for n, row in enumerate(ROWS)]
+    tied = [sb.Query(emit, k=2, score="x", window=TEN, ties="dense", emit=emit) for emit in ("final", "changes")]
     before, (early, late) = answered(SHARDS), cut(answered(*tied, BOARD, rows=level))  # the first without the column
     for batch, rows in ((0, before), (1, early), (1, early), (2, late), (2, late)):
         kept.sink.write(rows, batch, spark)
@@ -637,7 +637,7 @@ def test_keys_of_changes(spark: Any) -> None:
 
 @pytest.mark.parametrize("emit", ["final", "changes"])
 def test_keys_of_ranks_that_repeat(spark: Any, emit: Any) -> None:
-    level = [{**row, "x": row["x"] % 3} for row in ROWS]
+    level = [{**row, "x": float(n * 37 % 50 % 3)} for n, row in enumerate(ROWS)]
     tied = sb.Query("tied", k=1, score="x", window=TEN, ties="with", partition_by="shard", emit=emit)
     rows = answered(tied, BOARD, rows=level)
     found = messages(spark, rows)
@@ -861,7 +861,7 @@ def test_a_missing_driver_is_named(driver: str, spark: Any) -> None:
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     with pytest.raises(
-        InputError, match=r"needs SQLAlchemy, which is missing; install it: pip install 'skyband\[sql\]'"
+        InputError, match=r"needs the package 'sqlalchemy', which is missing; install it: pip install 'skyband\[sql\]'"
     ):
         Sql("sqlite://")
 

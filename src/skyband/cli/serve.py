@@ -13,7 +13,7 @@ from rich.console import Console
 
 from skyband.cli import options
 from skyband.engine.limits import MAX_CUTS, MAX_WINDOW_ENDS, WindowLimits
-from skyband.errors import InputError
+from skyband.errors import InputError, optional
 from skyband.files.queries import QueryFile, SqlOptions, load
 from skyband.files.rdf import pattern_of, rdf_files
 from skyband.languages import load_mapping
@@ -60,7 +60,8 @@ def serve(
     max_queries: Annotated[int, typer.Option(help="How many queries the stream may have.", min=1)] = 100,
     max_k: Annotated[int, typer.Option(help="How many rows an answer may have.", min=1)] = 1_000,
     max_rows: Annotated[
-        int, typer.Option(help="How many rows of a set (k = all) are shown; a larger one is cut.", min=1)
+        int,
+        typer.Option(help="How many rows a set (k = all), or an answer with ties, shows; a larger one is cut.", min=1),
     ] = MAX_ROWS,
     max_window_ends: Annotated[
         int | None,
@@ -134,10 +135,6 @@ def serve_demo(engine: str, seed: int, port: int) -> None:
 
 def _server() -> ModuleType:
     """Return the module of the server, if what it needs is installed."""
-    try:
-        return importlib.import_module("skyband.serve.server")
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("skyband"):
-            raise
-        msg = f"the server needs the package {error.name!r}; install it with: pip install 'skyband[serve]'"
-        raise InputError(msg) from None
+    with optional("the server", "serve"):
+        server = importlib.import_module("skyband.serve.server")
+    return server

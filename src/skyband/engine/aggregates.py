@@ -103,7 +103,20 @@ class AggregateGroup(PartialsGroup[Partials]):
         self._early |= {int(due.end[place]): looks[place] for place in news}
         return self._blocks(due[np.array(news, np.int64)], [found[place] for place in news], provisional=True)
 
-    def _blocks(self, due: DueWindows, found: Sequence[_Best], provisional: bool = False) -> list[AnswerBlock]:
+    def current(self, name: str) -> AnswerBlock | None:  # noqa: ARG002 - there is one
+        """Return the ranking of all ids in the current window as things stand."""
+        (one,) = self.members
+        if one.last == NEVER:
+            return None
+        end = one.schedule.first_end_after(max(one.last, one.schedule.closed_to))
+        window = DueWindows(*(np.array([each], np.int64) for each in (0, one.schedule.start_of(end), end)))
+        (block,) = self._blocks(window, [_best(one, one.peek(end), whole=True)], whole=True)
+        return block
+
+    def _blocks(
+        self, due: DueWindows, found: Sequence[_Best], provisional: bool = False, whole: bool = False
+    ) -> list[AnswerBlock]:
+        """Make the answers of windows; `whole` ones also where the query emits changes or is paused."""
         if not found:
             return []
         (one,) = self.members
@@ -119,11 +132,12 @@ class AggregateGroup(PartialsGroup[Partials]):
         )  # fmt: skip
         offsets = np.cumsum([0, *(len(best.score) for best in found)])
         warm = due.start >= one.schedule.exact_from
-        whole, cut = (np.array(flags) for flags in zip(*((best.whole, best.cut) for best in found), strict=True))
+        fits, cut = (np.array(flags) for flags in zip(*((best.whole, best.cut) for best in found), strict=True))
         rough = any(measure.function == SKETCH for measure in one.measures.values())
         unsure = np.where(cut, too_many_ties(one.query.max_ties), APPROXIMATE if rough else MANY_VALUES)
-        why = np.where(warm, unsure, self.incomplete(due))
-        exact = warm & whole & ~cut & (not rough)
+        why, exact = np.where(warm, unsure, self.incomplete(due)), warm & fits & ~cut & (not rough)
+        if whole:
+            return [self.answers.block(due, offsets, events, exact, why, provisional=True)]
         return self.answers.blocks(due, offsets, events, exact, why, provisional=provisional)
 
     def explain(self, number: int) -> list[str]:  # noqa: ARG002 - only rankings are numbered
@@ -154,8 +168,8 @@ class AggregateGroup(PartialsGroup[Partials]):
         return group
 
 
-def _best(one: Partials, found: pa.Table) -> _Best:
-    """Return the best of the objects of a window, of each partition."""
+def _best(one: Partials, found: pa.Table, whole: bool = False) -> _Best:
+    """Return the best of the objects of a window, of each partition, or all of them."""
     score = np.asarray(found[STREAM].to_numpy(), np.float64)
     scored = np.flatnonzero(~np.isnan(score))
     query, objects, score = one.query, found.take(pa.array(scored)).combine_chunks(), score[scored]
@@ -163,10 +177,11 @@ def _best(one: Partials, found: pa.Table) -> _Best:
     if one.partition is not None and len(scored):
         part = value_ranks(objects[PART])
     merit = merit_of(score, query.order)
-    order = best_first(merit, recency_of(time, query.prefer), value_ranks(objects[ID]), part)
-    order = order[ranks_in_runs(query.ties, merit[order], part[order]) < query.most_rows]
-    fits = rank_in_runs(part[order]) < (len(order) if query.ties is None else query.max_ties)
-    order, cut = order[fits], not fits.all()
+    order, cut = best_first(merit, recency_of(time, query.prefer), value_ranks(objects[ID]), part), False
+    if not whole:
+        order = order[ranks_in_runs(query.ties, merit[order], part[order]) < query.most_rows]
+        fits = rank_in_runs(part[order]) < (len(order) if query.ties is None else query.max_ties)
+        order, cut = order[fits], not fits.all()
     rows = pa.array(order, pa.int64())
     return _Best(
         id=objects[ID].take(rows).combine_chunks().cast(one.id_type),

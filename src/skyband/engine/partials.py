@@ -300,18 +300,11 @@ class Partials:
         if not self._parts:
             return
         whole = _concat(self._parts)
-        pane, behind = whole[PANE].to_numpy(), self.panes.behind(window)
-        first = self.panes.first(window + 1) if self.decomposition.aggregates else behind
-        later = pane >= first
-        if self.windows.grows and first == self.panes.first(window):  # all of them are in all that it grows to
-            whole = whole.set_column(
-                whole.column_names.index(PANE), PANE, pa.array(np.where(pane < behind, first, pane))
-            )
-            self._cut = {first if pane < behind else pane for pane in self._cut}
-            self._parts = [self._reduced(whole.filter(pa.array(later)), PANE)]
-        else:
-            self._parts = [whole.filter(pa.array(later))] if later.any() else []
+        first = self.panes.first(window + 1) if self.decomposition.aggregates else self.panes.behind(window)
+        later = whole[PANE].to_numpy() >= first
+        self._parts = [whole.filter(pa.array(later))] if later.any() else []
         self._cut = {pane for pane in self._cut if pane >= first}
+        self._join_panes(window)
 
     def _of(self, window: int) -> tuple[pa.Table, int]:
         """Return the objects of a window, and how many have an integer sum that does not fit."""
@@ -326,6 +319,16 @@ class Partials:
         if self.decomposition.aggregates:
             found, unfit = self._aggregated(found)
         return found if self.on is not None else found.append_column(REMOTE, found[ID]), unfit
+
+    def _join_panes(self, window: int) -> None:
+        """Make one pane of those of a window that grows on: all of them are in all that it grows to."""
+        first, behind = self.panes.first(window), self.panes.behind(window)
+        if self.windows.grows and self._parts and self.panes.first(window + 1) == first:
+            whole = _concat(self._parts)
+            pane = whole[PANE].to_numpy()
+            place, joined = whole.column_names.index(PANE), np.where((pane >= first) & (pane < behind), first, pane)
+            self._parts = [self._reduced(whole.set_column(place, PANE, pa.array(joined)), PANE)]
+            self._cut = {first if first <= pane < behind else pane for pane in self._cut}
 
     def _aggregated(self, found: pa.Table) -> tuple[pa.Table, int]:
         """Add what is worked out of the aggregates of each object: the stream's part of the score, further values.

@@ -117,6 +117,7 @@ class RankingGroup(QueryGroup):
         self.store = EventStore(ranking.counts, names, ranking.prefer, placed=ranking.periods is not None)
         self.evaluator = Evaluator(ranking.where, [ranking.score])
         self.partition_by: Bound | None = None
+        self.store.partitioned = ranking.partition_by is not None
         self.arrived = 0
         self._algorithm, self._planned = _keeping(ranking, algorithm, self.store), True
         self.counts = Counts()
@@ -233,11 +234,13 @@ class RankingGroup(QueryGroup):
             schedule.first = self.first if self.last >= schedule.next_start else ALWAYS
         self.queries += queries
         self.schedules += schedules
-        self.algorithm.plan(self.schedules)
+        # Not `algorithm`: what only a query needed that has just gone may serve these.
+        self._algorithm.plan(self.schedules)
+        self._planned = True
 
     def exact_from(self, schedule: Schedule) -> int:
         """Return the start of the first window from which on a new query would be exact."""
-        exact_from = self.algorithm.exact_from(schedule, self.last)
+        exact_from = self._algorithm.exact_from(schedule, self.last)
         if self.unseen_to == NEVER:
             return exact_from
         seen_from = 0 if self.ranking.counts else self.unseen_to + 1
@@ -259,7 +262,7 @@ class RankingGroup(QueryGroup):
         ]
         scan = scan_for(Need(now - low, schedule.k), served)
         high = now - scan.newer
-        if not self.algorithm.proves and exact_from > high:  # windows that start behind it would not be known exact
+        if not self._algorithm.proves and exact_from > high:  # windows that start behind it would not be known exact
             return Backfill(scan.case, low, now)
         return Backfill(scan.case, low, high) if low < high else None
 
@@ -454,9 +457,7 @@ class RankingGroup(QueryGroup):
             query, schedule = self.queries[q], self.schedules[q]
             if schedule.paused or self.last == NEVER:
                 continue
-            # The further windows that grow hold the same events so far.
-            soon = self.ranking.counts or schedule.grows
-            limit = schedule.first_end_after(self.last) if soon else schedule.last_end_of(self.last)
+            limit = schedule.first_end_after(self.last) if self.ranking.counts else schedule.last_open(self.last)
             for end in schedule.ends_by(limit).tolist():
                 slots = self._peek(q, end)
                 look = self._look(slots[self._shown(slots)], [output.name for output in query.columns])
@@ -470,6 +471,18 @@ class RankingGroup(QueryGroup):
         offsets = np.cumsum([0, *(len(part) for part in parts)])
         picks = Selection(np.concatenate(parts), offsets)
         return self._blocks(DueWindows(query_, start, end_), picks, provisional=True)
+
+    def current(self, name: str) -> AnswerBlock | None:
+        """Return the answer of a query's current window as things stand."""
+        if self.last == NEVER:
+            return None
+        number = [query.name for query in self.queries].index(name)
+        schedule = self.schedules[number]
+        end = schedule.first_end_after(max(self.last, schedule.closed_to))
+        slots = self._peek(number, end)
+        window = DueWindows(*(np.array([one], np.int64) for one in (number, schedule.start_of(end), end)))
+        (block,) = self._blocks(window, Selection(slots, np.array([0, len(slots)])), provisional=True, whole=True)
+        return block
 
     def _peek(self, query: int, end: int) -> SlotArray:
         """Answer a window that is still open with what there is."""
@@ -510,24 +523,24 @@ class RankingGroup(QueryGroup):
             shown += repr(payload.select(list(select)).take(pa.array(slots)).to_pylist())
         return blake2b(shown.encode(), digest_size=12).hexdigest()
 
-    def _blocks(self, due: DueWindows, picks: Selection, provisional: bool = False) -> list[AnswerBlock]:
-        whole, exact = self._exact(due, picks), self.algorithm.exact
-        why = self.incomplete(due)
-        why = why if exact else np.where(whole, APPROXIMATE, why)
+    def _blocks(
+        self, due: DueWindows, picks: Selection, provisional: bool = False, whole: bool = False
+    ) -> list[AnswerBlock]:
+        """Make the answers of windows; `whole` ones also of queries that emit changes or are paused."""
+        full, exact, why = self._exact(due, picks), self.algorithm.exact, self.incomplete(due)
+        why = why if exact else np.where(full, APPROXIMATE, why)
         picks, cut = self._without_excess(picks)
         if cut.any():
-            why, whole = np.where(whole & cut, too_many_ties(self.ranking.max_ties), why), whole & ~cut
+            why, full = np.where(full & cut, too_many_ties(self.ranking.max_ties), why), full & ~cut
         # Events are in many answers: with more rows than slots, the slots are stored once and rows refer to them.
         shared = len(picks.slots) > self.store.size
+        events = self._events(np.arange(self.store.size) if shared else picks.slots)
+        place = picks.slots if shared else None
+        if whole:
+            return [self.answers.block(due, picks.offsets, events, full & exact, why, place=place, provisional=True)]
         return self.answers.blocks(
-            due,
-            picks.offsets,
-            self._events(np.arange(self.store.size) if shared else picks.slots),
-            whole & exact,
-            why,
-            place=picks.slots if shared else None,
-            provisional=provisional,
-        )
+            due, picks.offsets, events, full & exact, why, place=place, provisional=provisional
+        )  # fmt: skip
 
     def _without_excess(self, picks: Selection) -> tuple[Selection, BoolArray]:
         """Cut answers to as many rows as may tie; tell which were longer."""

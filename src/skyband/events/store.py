@@ -64,7 +64,7 @@ class EventStore:
     ) -> None:
         self.counts, self.select, self.prefer = counts, tuple(select), prefer
         self.placed = placed or counts or prefer != "latest"
-        self.text_ids = False
+        self.text_ids = self.partitioned = False
         self.id_keys, self.partitions = Keys(), Keys()
         self.size = 0
         self._columns: dict[str, npt.NDArray[Any]] = {name: np.empty(0, kind) for name, kind in _COLUMNS.items()}

@@ -24,6 +24,8 @@ from skyband.languages.toml import load_toml, read_text
 from skyband.queries.query import Query
 from skyband.remote.remote import Remote
 
+_LENGTHS = ("size", "slide", "offset", "cumulative", "step", "every")
+
 
 @dataclass(frozen=True)
 class QueryFile:
@@ -165,10 +167,12 @@ def queries_of(tables: Iterable[Mapping[str, Any]]) -> tuple[list[Query], list[s
     """Make queries of plain values; returns all that is wrong with them as well."""
     queries, problems = [], []
     for number, table in enumerate(tables, 1):
-        bare = {key: table[key] for key in ("size", "slide", "offset") if _is_bare(table.get(key))}
-        found = [_without_unit(key, value) for key, value in bare.items()]
+        found: list[str] = []
+        given = _with_units(table, found)
+        if isinstance(window := table.get("window"), Mapping):
+            given["window"] = _with_units(window, found)
         try:
-            queries.append(Query.from_dict({**table, **{key: f"{value} us" for key, value in bare.items()}}))
+            queries.append(Query.from_dict(given))
         except QueryError as error:
             found += error.problems
         name = table.get("name")
@@ -177,13 +181,20 @@ def queries_of(tables: Iterable[Mapping[str, Any]]) -> tuple[list[Query], list[s
     return queries, problems + repeated(queries)
 
 
+def _with_units(table: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
+    """Return what a table holds; of lengths that have no unit, say so, and go on with some unit."""
+    bare = {key: table[key] for key in _LENGTHS if _is_bare(table.get(key))}
+    problems += [_without_unit(key, value) for key, value in bare.items()]
+    return {**table, **{key: f"{value} us" for key, value in bare.items()}}
+
+
 def _is_bare(value: Any) -> bool:
     """Tell whether a length of time or of events has no unit; 0 needs none."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value != 0
 
 
 def _without_unit(key: str, value: float) -> str:
-    events = f", or '{value} events'" if key != "offset" else ""
+    events = f", or '{value} events'" if key in ("size", "slide") else ""
     return f"{key} is {value}, without a unit; write for example '{value} seconds'{events}"
 
 
@@ -217,5 +228,5 @@ def _top_problems(given: Mapping[str, Any]) -> list[str]:
     if isinstance(given.get("query"), Mapping):
         problems.append("there is a [query] table; write [[query]], in double brackets, for each query")
     elif not _tables(given):
-        problems.append("there is no query; write a [[query]] table with name, k, size and score for each")
+        problems.append("there is no query; write a [[query]] table with name, k, size (or window) and score for each")
     return problems

@@ -14,19 +14,6 @@ from skyband.spark.subscribe import SubscriptionHandle, subscribe
 from skyband.spark.topk import topk
 
 __all__ = [
-    "Changes",
-    "Console",
-    "Control",
-    "Files",
-    "Frame",
-    "Handle",
-    "Kafka",
-    "Memory",
-    "Sql",
-    "SubscriptionHandle",
-    "kafka_history",
-    "sql",
-    "start",
-    "subscribe",
-    "topk",
-]
+    "Changes", "Console", "Control", "Files", "Frame", "Handle", "Kafka", "Memory", "Sql", "SubscriptionHandle",
+    "kafka_history", "sql", "start", "subscribe", "topk",
+]  # fmt: skip

@@ -234,7 +234,7 @@ class Plan:
         changes = {name: pc.sum(visits[name]).as_py() or 0 for name in COUNTED + HELD}
         watermark = pc.max(visits["watermark"]).as_py()
         return Outcome(
-            pa.Table.from_batches(answers, self.answers), changes, watermark and _microseconds(watermark),
+            _flagged(pa.Table.from_batches(answers, self.answers)), changes, watermark and _microseconds(watermark),
             pc.sum(visits["rows"]).as_py() or 0, pc.max(visits["notAfter"]).as_py(), pc.min(visits["aheadAt"]).as_py(),
         )  # fmt: skip
 
@@ -265,6 +265,21 @@ class Plan:
         monitor.push(rows.combine_chunks(), not_after=not_after)
         ahead = None if not_after is None else ahead_time(rows, self.source, not_after)
         return {"rows": rows.num_rows, "notAfter": not_after, "aheadAt": ahead}
+
+
+def _flagged(answers: pa.Table) -> pa.Table:
+    """Return answers, each as a whole not exact where a bucket's part of it is not: of ties, only some may be cut."""
+    exact = answers["exact"].to_pylist()
+    if all(exact):
+        return answers
+    of = list(zip(answers["query"].to_pylist(), answers["window_end"].to_pylist(), strict=True))
+    reasons = zip(of, exact, answers["why"].to_pylist(), strict=True)
+    known = {answer: why for answer, is_exact, why in reasons if not is_exact}
+    flags = {"exact": [answer not in known for answer in of], "why": [known.get(answer) for answer in of]}
+    for name, values in flags.items():
+        field = answers.schema.field(name)
+        answers = answers.set_column(answers.column_names.index(name), field, pa.array(values, field.type))
+    return answers
 
 
 class StateStoreJob(StreamJob):

@@ -313,7 +313,7 @@ def _running(events: DataFrame, query: Query, windows: Schedule) -> DataFrame:
 
     first, _ = ends_of(windows)
     panes = _best(_one_per_id(events.withColumn("end", first), query, "end"), query, "end")
-    parts = [F.col(name) for name in _parts(query)] or [F.lit(0)]
+    panes, parts = panes.crossJoin(F.broadcast(panes.agg(F.max("end").alias("last")))), ["last", *_parts(query)]
     placed = panes.withColumn("place", F.row_number().over(Window.partitionBy(*parts).orderBy(*_order(panes, query))))
     return so_far(placed, parts, query.most_rows, windows, distinct=query.distinct is not None)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -72,12 +71,13 @@ def in_periods(events: DataFrame, periods: Calendar) -> DataFrame:
     )  # fmt: skip
 
 
-def so_far(placed: DataFrame, parts: Sequence[Column], k: int, windows: Schedule, *, distinct: bool) -> DataFrame:
-    """Return the answers of windows of all time, of candidates that have the `end` of their pane and a `place`."""
-    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+def so_far(placed: DataFrame, parts: Sequence[str], k: int, windows: Schedule, *, distinct: bool) -> DataFrame:
+    """Return the answers of windows of all time, of candidates that have a `place`, in panes with an `end`."""
+    slide = windows.slide
 
-    placed = placed.crossJoin(F.broadcast(placed.agg(F.max("end").alias("last"))))
-    running = partial(_running, k=k, slide=windows.slide, distinct=distinct)
+    def running(panes: pa.Table) -> pa.Table:
+        return _running(panes, k, slide, distinct)
+
     return placed.groupBy(*parts).applyInArrow(running, placed.schema)
 
 

@@ -53,6 +53,7 @@ from skyband.compiled import THREADS, in_threads, split
 from skyband.events.store import EventStore
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_runs, sort_runs
 from skyband.queries.query import Distinct
+from skyband.times import FARTHEST
 from skyband.windows import NEVER, DueWindows, Layout, Schedule, format_extent, layout
 
 MODES = {None: ALL, "best": BEST, "latest": LATEST}
@@ -84,7 +85,6 @@ class Staircase(Algorithm):
         cut = self.panes.refine(schedules)
         if cut:
             self.open_pane = self.panes.number(self.store.position[self.open])
-            self.band = (self.band[0], self.panes.number(self.store.position[self.band[0]]), self.band[2])
         if cut or self.k < before:
             self._set_open(self.open, self.open_pane, 0)
             self._count_anew(NO_SLOTS)
@@ -101,8 +101,11 @@ class Staircase(Algorithm):
 
     @property
     def proves(self) -> bool:
-        """Whether the best of what was dropped is known: where events are ranked, in one partition."""
-        return self.mode == ALL and self._partitions() == 1
+        """Whether the best of what was dropped is known: where events are ranked, and not by partitions.
+
+        Of these, one may be gone that has a place in the answer, however bad its events are.
+        """
+        return self.mode == ALL and not self.store.partitioned
 
     def forget_between(self, low: int, high: int) -> None:
         """Drop what is kept there; the panes have lost nothing then."""
@@ -424,13 +427,16 @@ class Staircase(Algorithm):
         for start, k, name in sorted((s.next_start, s.k, s.name) for s in self.schedules):
             if k > depth:
                 depth = k
-                since = "the beginning" if start == NEVER else moment(start)
+                since = "the beginning" if start <= -FARTHEST else moment(start)
                 steps.append(f"{k} deep from {since} on (because of {name!r})")
         kept = "the latest event of each id" if self.mode == LATEST else f"their best {self.k}"
-        widths = (format_extent(width, self.store.counts) for width in pane_widths(self.schedules))
+        widths = [format_extent(width, self.store.counts) for width in pane_widths(self.schedules)]
+        cut = f"start and end on cuts that make panes of {' to '.join(widths)}"
+        if self.store.placed and not self.store.counts:
+            cut = "are the periods of a calendar, each of them one pane"
         held, band = (f": {len(slots):,} events" if len(self.kept()) else "" for slots in (self.open, self.band[0]))
         return [
-            f"windows start and end on cuts that make panes of {' to '.join(widths)}: one pass serves all",
+            f"windows {cut}: one pass serves all",
             f"open panes keep {kept}{held}",
             f"sealed panes keep the staircase skyband, {', '.join(steps)}{band}",
         ]

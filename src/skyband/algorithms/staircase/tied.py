@@ -15,12 +15,14 @@ Invariant: each pane holds all of its events that an unanswered window can show,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.base import NO_SLOTS, Algorithm, Arriving, BatchCounts, Selection, one_per_id, sift
+from skyband.algorithms.base import NO_SLOTS, Algorithm, Arriving, BatchCounts, Columns, Selection, one_per_id
+from skyband.algorithms.staircase import prefilter
 from skyband.algorithms.staircase.panes import ANY_K, Panes, pane_widths
 from skyband.events.store import EventStore
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, Ties, rank_in_runs, ranks_in_runs
@@ -80,31 +82,45 @@ class TiedPanes(Algorithm):
 
     def push(self, arriving: Arriving, counts: BatchCounts) -> None:
         """Keep what ties with the best K of its pane, or is better."""
-        for start in range(0, len(arriving.columns.merit), ROWS_AT_ONCE):
-            columns = arriving.columns[start : start + ROWS_AT_ONCE]
-            rows = sift(columns, counts, start)
-            if len(rows) == 0:
-                continue
-            position = columns.position[rows]
-            self.panes.cover(int(position.min()), int(position.max()))
-            part = np.zeros(len(rows), np.int64) if columns.part is None else columns.part[rows]
-            reaching = self._reaching(self.panes.number(position), part, columns.merit[rows])
-            slots = arriving.keep(rows[reaching] + start)
+        for rows in self._pieces(arriving.columns, counts):  # the next piece is found by what this one leaves
+            slots = arriving.keep(rows)
             if len(slots):
                 first = int(self.panes.number(self.store.position[slots]).min())
                 tail = int(np.searchsorted(self.pane, first))
                 self._set(np.concatenate([self.slots[tail:], slots]), tail)
 
-    def _reaching(self, pane: IntArray, part: IntArray, merit: FloatArray) -> BoolArray:
-        """Tell which events are no worse than the last one that their pane needs."""
+    def _pieces(self, columns: Columns, counts: BatchCounts) -> Iterator[IntArray]:
+        """Yield the rows of a batch that may matter."""
+        if self.drops and self.ties == "with":
+            yield from self._prefiltered(columns, counts)
+            return
+        for start in range(0, len(columns.merit), ROWS_AT_ONCE):
+            for rows in prefilter.pass_all(columns[start : start + ROWS_AT_ONCE], counts, self.panes, start):
+                yield rows[self._reaching(columns, rows)]
+
+    def _prefiltered(self, columns: Columns, counts: BatchCounts) -> Iterator[IntArray]:
+        """Yield what the staircase would take of events that are all of one time: then no tie is settled."""
+        untimed = replace(columns, time=np.zeros(len(columns.merit), np.int64))
+        if prefilter.is_sparse(untimed, self.panes, self.k):
+            pieces = prefilter.pass_all(untimed, counts, self.panes)
+        else:
+            pieces = prefilter.candidates(untimed, counts, self.panes, self.k, self._kth)
+        return prefilter.with_ties(pieces, untimed, counts, self.panes)
+
+    def _kth(self) -> prefilter.Kth:
         last = self._last_needed(self.slots, self.pane)
-        if len(last) == 0:
-            return np.ones(len(pane), bool)
         slots = self.slots[last]
-        parts = int(max(part.max(), self.store.part[slots].max())) + 1
-        known, code = self.pane[last] * parts + self.store.part[slots], pane * parts + part
+        return self.pane[last], self.store.part[slots], self.store.merit[slots], np.zeros(len(last), np.int64)
+
+    def _reaching(self, columns: Columns, rows: IntArray) -> BoolArray:
+        """Tell which rows are no worse than the last event that their pane needs."""
+        known_pane, known_part, limit, _ = self._kth()
+        if len(limit) == 0:
+            return np.ones(len(rows), bool)
+        pane, part = self.panes.number(columns.position[rows]), 0 if columns.part is None else columns.part[rows]
+        known, code = (number * columns.partitions + of for number, of in ((known_pane, known_part), (pane, part)))
         place = np.minimum(np.searchsorted(known, code), len(known) - 1)
-        reaching: BoolArray = (known[place] != code) | (merit >= self.store.merit[slots[place]])
+        reaching: BoolArray = (known[place] != code) | (columns.merit[rows] >= limit[place])
         return reaching
 
     def _last_needed(self, slots: SlotArray, *major: IntArray) -> IntArray:
@@ -200,6 +216,11 @@ class TiedPanes(Algorithm):
         low, high = np.searchsorted(self.pane, self.panes.number(np.array([start, end])))
         slots = self.slots[low:high]
         slots = slots[one_per_id(self.store, slots, self.distinct)]
+        part = self.store.part[slots]
+        if len(slots) > k and part.min() == part.max():  # most need not be sorted
+            merit = self.store.merit[slots]
+            scores = np.unique(merit) if self.ties == "dense" else np.partition(merit, len(merit) - k)
+            slots = slots[merit >= scores[max(len(scores) - k, 0)]]
         slots = slots[self.store.best_first(slots, self.store.part[slots])]
         return slots[self._leading(slots, k)]
 
