@@ -194,6 +194,26 @@ def test_columns_that_do_not_fit_are_named(given: dict[str, Any], message: str) 
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("batch_rows", [1, 2, 100])
+def test_keys_that_hold_nothing_at_first(batch_rows: int) -> None:
+    rows = [{"t": t, "id": t, "venue": "v" if t > 3 else None, "city": None, "x": float(t)} for t in range(6)]
+    window = sb.Window(10)
+    queries = [
+        sb.Query("events", k=1, score="x", window=window, partition_by=("venue", "city"), select=("venue AS v",)),
+        sb.Query("parts", k=1, score="sum(x)", window=window, partition_by=("venue", "city")),
+        sb.Query("part", k=1, score="sum(x)", window=window, partition_by="venue"),
+        sb.Query("groups", k=2, score="sum(x)", window=window, group_by=("venue", "city"), select=("city AS c",)),
+    ]
+    found = sb.run(queries, rows, time="t", id="id", watermark=0, batch_rows=batch_rows)
+    shown = {answer.query: [(row.partition, row.id, row.score) for row in answer.rows] for answer in found}
+    assert shown == {
+        "events": [("\\N|\\N", 3, 3.0), ("v|\\N", 5, 5.0)],
+        "parts": [("\\N|\\N", 3, 3.0), ("v|\\N", 5, 5.0)],
+        "part": [(None, 3, 3.0), ("v", 5, 5.0)],
+        "groups": [(None, "v|\\N", 9.0), (None, "\\N|\\N", 6.0)],
+    }
+
+
 def test_such_a_query_is_plain_data() -> None:
     query = sb.Query(
         "q", k=1, score="sum(x)", window=sb.Window(1), partition_by=("venue", "n % 2 AS odd"), group_by=("city", "n"),

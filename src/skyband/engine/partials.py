@@ -20,14 +20,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.engine.groups import QueryGroup, ReducedBatch, Stream
-from skyband.engine.intake import BatchOutcome, Counts, Evaluator, bind_outputs, require_columns
-from skyband.engine.measures import DISTINCT, ROWS, Measure, final, final_types, measures
+from skyband.engine.intake import APPROXIMATE, BatchOutcome, Counts, Evaluator, bind_outputs, require_columns
+from skyband.engine.measures import DISTINCT, ROWS, SKETCH, Measure, final, final_types, measures
 from skyband.engine.plans import PartialsPlan
 from skyband.engine.snapshot import State, under
 from skyband.engine.stats import GroupStats
 from skyband.errors import InputError, QueryError
 from skyband.events.batch import EventBatch, StreamColumns
 from skyband.events.keys import is_key, is_text
+from skyband.events.store import retyped
 from skyband.expressions import Bound, Expression
 from skyband.order import BoolArray, FloatArray, IntArray, merit_of, value_ranks
 from skyband.queries.outputs import Output, check_keys, plain
@@ -104,6 +105,13 @@ class Partials:
         return pa.int64() if self._bounds is None else self._bounds.ids
 
     @property
+    def doubt(self) -> str:
+        """Why the last objects that were asked for are not exact; empty where they are."""
+        if any(one.function == SKETCH for one in self.measures.values()):
+            return APPROXIMATE
+        return "" if self.whole else MANY_VALUES
+
+    @property
     def no_partitions(self) -> pa.Array:
         """The partitions of no rows."""
         bound = None if self._bounds is None else self._bounds.partition
@@ -165,7 +173,7 @@ class Partials:
 
         kinds = {ID: ids} | {CARRIED + one.name: one.type(schema) for one in self.outputs}
         kinds |= {} if self._bounds.partition is None else {PART: self._bounds.partition.arrow}
-        self._parts = [_retyped(part, kinds) for part in self._parts]
+        self._parts = [retyped(part, kinds) for part in self._parts]
 
     def push(self, rows: EventBatch) -> BatchOutcome:
         """Take in one batch."""
@@ -559,15 +567,6 @@ def _id_type(key: Expression, what: str, schema: pa.Schema) -> pa.DataType:
 
 def _plain(kind: pa.DataType) -> pa.DataType:
     return pa.string() if is_text(kind) else pa.int64()
-
-
-def _retyped(table: pa.Table, kinds: Mapping[str, pa.DataType]) -> pa.Table:
-    """Give columns that hold nothing but NULL, whose types were guessed, the types that are known by now."""
-    for name, kind in kinds.items():
-        column = table[name] if name in table.column_names else None
-        if column is not None and column.type != kind and column.null_count == len(column):
-            table = table.set_column(table.column_names.index(name), name, pa.nulls(len(column), kind))
-    return table
 
 
 def _values(bound: Bound, batch: pa.RecordBatch) -> FloatArray:

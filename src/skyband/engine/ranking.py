@@ -372,6 +372,7 @@ class RankingGroup(QueryGroup):
         by = self.ranking.partition_by
         self.partition_by = None if by is None else by.bind(schema)
         self.store.text_ids = is_text(schema.field(source.id).type)
+        self.store.retype({output.name: output.type(schema) for output in self.outputs})
         self.answers.plain = source.is_plain(schema)
 
     def push(self, rows: EventBatch) -> list[BatchOutcome]:
