@@ -45,6 +45,9 @@ WINDOWS = [
     sb.Window(10, slide=4, offset=3),
     sb.Window(7),
     sb.Window(9, slide=6, closed="right"),
+    sb.Window.cumulative(12, step=4, offset=3),
+    sb.Window.cumulative(20, step=2),
+    sb.Window.all_time(every=7, offset=2),
 ]
 ROWS = st.fixed_dictionaries(
     {
@@ -60,7 +63,7 @@ ROWS = st.fixed_dictionaries(
 def truth(query: sb.Query, batches: Sequence[Sequence[Row]], delay: int | None) -> tuple[list[Any], Oracle]:
     """Answer slowly: the oracle says which events are in which window, the rest is adding up."""
     window, key = query.window, query.group_keys[0].name if query.group_keys else "id"
-    ask = Ask("q", LARGEST_K, window.size, window.slide, window.offset, window.closed)
+    ask = Ask("q", LARGEST_K, window.size, window.slide, window.offset, window.closed, kind=window.kind)
     oracle, known = Oracle([ask], delay), []
     for batch in batches:
         events = []

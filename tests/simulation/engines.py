@@ -29,7 +29,7 @@ class Seen:
     """One answer as a user sees it."""
 
     query: str
-    start: int
+    start: int | None
     end: int
     rows: tuple[Row, ...] | None  # None: only changes are shown
     exact: bool

@@ -71,9 +71,14 @@ class Ask:
     offset: int = 0
     closed: str = "left"
     counts: bool = False
+    kind: str = "sliding"  # or "cumulative" (then the slide divides the size), or "all_time"
 
     def query(self) -> sb.Query:
-        if self.counts:
+        if self.kind == "cumulative":
+            window = sb.Window.cumulative(self.size, step=self.slide, offset=self.offset)
+        elif self.kind == "all_time":
+            window = sb.Window.all_time(every=self.slide, offset=self.offset)
+        elif self.counts:
             window = sb.Window(f"{self.size} events", slide=f"{self.slide} events")
         else:
             window = sb.Window(self.size, slide=self.slide, offset=self.offset, closed=self.closed)  # type: ignore[arg-type]
@@ -92,6 +97,8 @@ class Ask:
             yield replace(self, k=1)
         if self.slide != self.size:
             yield replace(self, slide=self.size)
+        if self.kind != "sliding":
+            yield replace(self, kind="sliding")
 
 
 @dataclass(frozen=True)
@@ -168,6 +175,7 @@ class Can:
     spread: bool = False  # all queries have one `partition_by`, and there is always one
     units: tuple[int, ...] = (1,)  # of time, in microseconds
     cuts: int = 8  # into batches, at most
+    grows: bool = False  # whether windows may grow
 
 
 def draw(seed: int, can: Can) -> History:
@@ -209,7 +217,21 @@ def draw(seed: int, can: Can) -> History:
         steps.append(Step("push", part))
         if rng.integers(5) == 0:
             steps.append(Step("restart"))
-    return in_unit(History(seed, delay, text, tuple(steps)), can.units[rng.integers(len(can.units))])
+    history = in_unit(History(seed, delay, text, tuple(steps)), can.units[rng.integers(len(can.units))])
+    return let_grow(history) if can.grows and seed % 2 else history
+
+
+def let_grow(history: History) -> History:
+    """Return a history in which some windows grow."""
+    rng, steps = np.random.default_rng(history.seed), []
+    for step in history.steps:
+        ask, kind = step.ask, str(rng.choice(["sliding", "cumulative", "all_time"]))
+        if ask is not None and not ask.counts and kind != "sliding":
+            kind = "cumulative" if ask.distinct == "latest" else kind
+            size = ask.slide * int(rng.integers(1, 6)) if kind == "cumulative" else ask.size
+            ask = replace(ask, kind=kind, size=size, closed="left")
+        steps.append(replace(step, ask=ask))
+    return replace(history, steps=tuple(steps))
 
 
 def in_unit(history: History, unit: int) -> History:

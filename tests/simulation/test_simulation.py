@@ -152,11 +152,11 @@ def test_histories_of_joins_have_everything_in_them() -> None:
 
 
 def test_histories_have_everything_in_them() -> None:
-    histories = [draw(seed, Can()) for seed in range(200)]
+    histories = [draw(seed, Can(grows=True)) for seed in range(200)]
     steps = [step for history in histories for step in history.steps]
     assert {step.do for step in steps} == {"register", "change", "pause", "resume", "remove", "restart", "push"}
     asks = [step.ask for step in steps if step.ask is not None]
-    for name in ("distinct", "order", "emit", "closed", "counts", "partition_by", "score", "where", "select"):
+    for name in ("distinct", "order", "emit", "closed", "counts", "partition_by", "score", "where", "select", "kind"):
         assert len({getattr(ask, name) for ask in asks}) > 1, name
     truths = [Truth.of(history) for history in histories[:60]]
     assert sum(truth.late > 0 for truth in truths) > 5

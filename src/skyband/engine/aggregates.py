@@ -17,10 +17,19 @@ import pyarrow as pa
 from skyband.answers.answer import AnswerBlock, Events
 from skyband.engine.explain import query_line
 from skyband.engine.groups import Stream
-from skyband.engine.intake import WARMING_UP
+from skyband.engine.intake import too_many_ties
 from skyband.engine.partials import ID, PART, STREAM, TIME, Partials, PartialsGroup
 from skyband.engine.snapshot import State
-from skyband.order import FloatArray, IntArray, best_first, merit_of, rank_in_runs, value_ranks
+from skyband.order import (
+    FloatArray,
+    IntArray,
+    best_first,
+    merit_of,
+    rank_in_runs,
+    ranks_in_runs,
+    recency_of,
+    value_ranks,
+)
 from skyband.queries.query import Query
 from skyband.windows import NEVER, DueWindows
 
@@ -61,7 +70,9 @@ class AggregateGroup(PartialsGroup[Partials]):
     @classmethod
     def of(cls, query: Query, stream: Stream, newest: int = NEVER) -> Self:  # noqa: ARG003 - as all kinds
         """Make a group for a query."""
-        return cls()
+        group = cls()
+        group.answers.periods = query.window.periods
+        return group
 
     def serves(self, query: Query) -> bool:  # noqa: ARG002 - as all kinds
         """Tell whether a query can be added: each has a group of its own."""
@@ -90,7 +101,20 @@ class AggregateGroup(PartialsGroup[Partials]):
         self._early |= {int(due.end[place]): looks[place] for place in news}
         return self._blocks(due[np.array(news, np.int64)], [found[place] for place in news], provisional=True)
 
-    def _blocks(self, due: DueWindows, found: Sequence[_Best], provisional: bool = False) -> list[AnswerBlock]:
+    def current(self, name: str) -> AnswerBlock | None:  # noqa: ARG002 - there is one
+        """Return the ranking of all ids in the current window as things stand."""
+        (one,) = self.members
+        if one.last == NEVER:
+            return None
+        end = one.schedule.first_end_after(max(one.last, one.schedule.closed_to))
+        window = DueWindows(*(np.array([each], np.int64) for each in (0, one.schedule.start_of(end), end)))
+        (block,) = self._blocks(window, [_best(one, one.peek(end), whole=True)], whole=True)
+        return block
+
+    def _blocks(
+        self, due: DueWindows, found: Sequence[_Best], provisional: bool = False, whole: bool = False
+    ) -> list[AnswerBlock]:
+        """Make the answers of windows; `whole` ones also where the query emits changes or is paused."""
         if not found:
             return []
         (one,) = self.members
@@ -106,7 +130,9 @@ class AggregateGroup(PartialsGroup[Partials]):
         )  # fmt: skip
         offsets = np.cumsum([0, *(len(best.score) for best in found)])
         warm, doubt = due.start >= one.schedule.exact_from, np.array([best.doubt for best in found])
-        why = np.where(warm, doubt, WARMING_UP)
+        why = np.where(warm, doubt, self.incomplete(due))
+        if whole:
+            return [self.answers.block(due, offsets, events, why == "", why, provisional=True)]
         return self.answers.blocks(due, offsets, events, why == "", why, provisional=provisional)
 
     def explain(self, number: int) -> list[str]:  # noqa: ARG002 - only rankings are numbered
@@ -137,15 +163,20 @@ class AggregateGroup(PartialsGroup[Partials]):
         return group
 
 
-def _best(one: Partials, found: pa.Table) -> _Best:
-    """Return the best of the objects of a window, of each partition."""
+def _best(one: Partials, found: pa.Table, whole: bool = False) -> _Best:
+    """Return the best of the objects of a window, of each partition, or all of them."""
+    query, doubt = one.query, one.doubt
     score, time = np.asarray(found[STREAM].to_numpy(), np.float64), np.asarray(found[TIME].to_numpy(), np.int64)
     scored = np.flatnonzero(~np.isnan(score))
     ids, part = found[ID].take(pa.array(scored)), np.zeros(len(scored), np.int64)
     if PART in found.column_names:
         part = value_ranks(found[PART].take(pa.array(scored)))
-    order = best_first(merit_of(score[scored], one.query.order), time[scored], value_ranks(ids), part)
-    order = order[rank_in_runs(part[order]) < one.query.most_rows]
+    merit = merit_of(score[scored], query.order)
+    order = best_first(merit, recency_of(time[scored], query.prefer), value_ranks(ids), part)
+    if not whole:
+        order = order[ranks_in_runs(query.ties, merit[order], part[order]) < query.most_rows]
+        fits = rank_in_runs(part[order]) < (len(order) if query.ties is None else query.max_ties)
+        order, doubt = order[fits], doubt if fits.all() else too_many_ties(query.max_ties)
     rows = scored[order]
     taken = pa.array(rows, pa.int64())
     return _Best(
@@ -154,6 +185,6 @@ def _best(one: Partials, found: pa.Table) -> _Best:
         time=time[rows],
         part=part[order],
         partition=found[PART].take(taken).combine_chunks() if PART in found.column_names else one.no_partitions,
-        shown=one.shown(found, taken) if one.query.columns and len(rows) else None,
-        doubt=one.doubt,
+        shown=one.shown(found, taken) if query.columns and len(rows) else None,
+        doubt=doubt,
     )

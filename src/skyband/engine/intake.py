@@ -12,11 +12,12 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from skyband.calendars import Calendar
 from skyband.engine.snapshot import State
 from skyband.errors import InputError, QueryError, SkybandError
 from skyband.events.batch import EventBatch, StreamColumns, as_batches, type_null_columns
 from skyband.expressions import Bound, Expression
-from skyband.order import NEVER, BoolArray, FloatArray, IntArray
+from skyband.order import NEVER, BoolArray, FloatArray, IntArray, Prefer, Ties
 from skyband.queries.outputs import Output, key_of
 from skyband.queries.query import Distinct, Order, Query
 from skyband.times import microseconds_of
@@ -26,6 +27,12 @@ MOST_ROWS = 1 << 25
 WARMING_UP = "warming up"
 APPROXIMATE = "approximate"
 _NO_ROWS = np.empty(0, np.int64)
+
+
+def too_many_ties(most: int) -> str:
+    """Say why an answer with ties is not exact: it was cut."""
+    return f"cut to {most:,} rows, as max_ties says"
+
 
 Sink = Callable[[pa.RecordBatch], None]
 
@@ -40,13 +47,18 @@ class Ranking:
     distinct: Distinct | None
     order: Order
     counts: bool
+    ties: Ties | None = None
+    max_ties: int = 0
+    prefer: Prefer = "latest"
+    periods: Calendar | None = None
 
     @classmethod
     def of(cls, query: Query) -> Ranking:
         """Return how a query ranks."""
         return cls(
             query.score_expression, query.where_expression, query.partition_keys, query.distinct, query.order,
-            query.window.counts,
+            query.window.counts, query.ties, 0 if query.ties is None else query.max_ties, query.prefer,
+            query.window.periods,
         )  # fmt: skip
 
     @property
@@ -60,7 +72,10 @@ class Ranking:
         keys = ", ".join(str(key.expression) for key in self.partition_keys)
         parts += [f"partition by {keys}"] if keys else []
         parts += [f"distinct {self.distinct}"] if self.distinct else []
-        return ", ".join([*parts, "count windows" if self.counts else "time windows"])
+        parts += [f"ties {self.ties}, at most {self.max_ties:,}"] if self.ties else []
+        parts += [f"prefer {self.prefer}"] if self.prefer != "latest" else []
+        windows = "count" if self.counts else "time" if self.periods is None else "calendar"
+        return ", ".join([*parts, f"{windows} windows"])
 
 
 @dataclass

@@ -149,8 +149,10 @@ def _panes_of(query: Query, served: list[_Panes]) -> _Panes:
 
 
 def _series(query: Query) -> set[Series]:
-    """Return where windows start and end; those that count events cut no time."""
+    """Return where windows start and end; those that count events cut no time, those of a calendar hardly any."""
     if query.window.counts:
         return set()
+    if query.window.periods is not None:
+        return {(0, query.window.periods.shortest)}
     windows = query.window.grid
     return {(start % windows.slide, windows.slide) for start in (windows.phase, windows.phase + windows.size)}

@@ -70,7 +70,7 @@ class Partials:
         self.outputs, self.key, self.partition = query.carried, query.group_expression, query.partition_expression
         self.on = None if query.join is None else query.join.on
         self.schedule = Schedule.of(query.name, query.most_rows, query.window)
-        self.windows = query.window.grid
+        self.windows, self.periods = query.window.grid, query.window.periods
         self.panes = PaneGrid(self.windows)
         self.counts = Counts()
         self.last = NEVER
@@ -132,8 +132,11 @@ class Partials:
 
     @property
     def _answered_to(self) -> int:
-        start = self.late_before
-        return NEVER if start == NEVER else start + self.schedule.size - self.schedule.slide
+        return self.schedule.answered_to
+
+    def positions(self, time: IntArray) -> IntArray:
+        """Return where times lie on the axis of the windows."""
+        return time if self.periods is None else self.periods.positions(time)
 
     # Rows in.
 
@@ -181,9 +184,10 @@ class Partials:
             rows = rows.by(self._bounds.key.values(rows.batch).cast(self._bounds.ids), nulls=not joined)
         seen = self.evaluator.evaluate(rows.batch, self._valid(rows))
         taken = np.arange(rows.batch.num_rows) if seen.taken is None else seen.taken
-        missed = rows.time[taken] < self.late_before
+        position = self.positions(rows.time[taken])
+        missed = position < self.late_before
+        partly = taken[~missed & (position < self._answered_to)]
         late, taken = taken[missed], taken[~missed]
-        partly = taken[rows.time[taken] < self._answered_to]
         outcome = BatchOutcome(seen.passed, seen.rejected, late, partly)
         partials = self._partials(rows, taken, seen.values)
         self.merge(ReducedBatch(partials, rows.newest, len(late), len(partly), len(outcome.rejected)))
@@ -202,7 +206,7 @@ class Partials:
         bounds, batch = self._bounds, rows.batch.take(pa.array(chosen))
         time = rows.time[chosen]
         columns: dict[str, Any] = {
-            PANE: self.panes.of(time),
+            PANE: self.panes.of(self.positions(time)),
             **({} if bounds.partition is None else {PART: bounds.partition.values(batch).cast(bounds.parts)}),
             ID: rows.ids.take(pa.array(chosen)).cast(bounds.ids),
             TIME: time,
@@ -223,7 +227,7 @@ class Partials:
         counts.partly_late += reduced.partly_late
         counts.rejected += reduced.rejected
         if partials.num_rows:
-            time = partials[TIME].to_numpy()
+            time = self.positions(partials[TIME].to_numpy())
             # Which windows are the first is the same for all times of the first pane.
             self._note(int(time.min()), int(time.max()), int(partials[ROWS].to_numpy().sum()))
             self._parts.append(partials)
@@ -312,6 +316,7 @@ class Partials:
         later = whole[PANE].to_numpy() >= first
         self._parts = [whole.filter(pa.array(later))] if later.any() else []
         self._cut = {pane for pane in self._cut if pane >= first}
+        self._join_panes(window)
 
     def _of(self, window: int) -> tuple[pa.Table, int]:
         """Return the objects of a window, and how many have an integer sum that does not fit."""
@@ -326,6 +331,16 @@ class Partials:
         if self.decomposition.aggregates:
             found, unfit = self._aggregated(found)
         return found if self.on is not None else found.append_column(REMOTE, found[ID]), unfit
+
+    def _join_panes(self, window: int) -> None:
+        """Make one pane of those of a window that grows on: all of them are in all that it grows to."""
+        first, behind = self.panes.first(window), self.panes.behind(window)
+        if self.windows.grows and self._parts and self.panes.first(window + 1) == first:
+            whole = _concat(self._parts)
+            pane = whole[PANE].to_numpy()
+            place, joined = whole.column_names.index(PANE), np.where((pane >= first) & (pane < behind), first, pane)
+            self._parts = [self._reduced(whole.set_column(place, PANE, pa.array(joined)), PANE)]
+            self._cut = {first if first <= pane < behind else pane for pane in self._cut}
 
     def _aggregated(self, found: pa.Table) -> tuple[pa.Table, int]:
         """Add what is worked out of the aggregates of each object: the stream's part of the score, further values.
@@ -438,9 +453,9 @@ class PartialsGroup(QueryGroup, Generic[Member]):
         """Serve more queries; of what began before `newest` they have not seen all."""
         members = [self._made(query) for query in queries]
         for one in members:
-            one.schedule.closed_to = watermark
+            one.schedule.closed_to, one.schedule.since = self.position(watermark), newest
             if newest != NEVER:
-                one.schedule.exact_from = one.schedule.first_start_from(newest + 1)
+                one.schedule.exact_from = one.schedule.first_start_from(self.position(newest) + 1)
         self._enter(members)
 
     def _enter(self, members: Sequence[Member]) -> None:
@@ -490,11 +505,11 @@ class PartialsGroup(QueryGroup, Generic[Member]):
     def _plan(self, one: Member) -> tuple[Hashable, PartialsPlan]:
         parts, settled = one.decomposition, self.settled(one)
         joined = (parts.service, parts.condition) if settled.num_rows else ()
-        key = (parts.part, parts.aggregates, parts.where, astuple(one.windows), one.query.order, one.on, one.outputs,
-               one.key, one.partition, one.late_before, one.query.join is None, *joined)  # fmt: skip
+        key = (parts.part, parts.aggregates, parts.where, astuple(one.windows), one.periods, one.query.order, one.on,
+               one.outputs, one.key, one.partition, one.late_before, one.query.join is None, *joined)  # fmt: skip
         return key, PartialsPlan(
             [one.name], parts, one.windows, one.panes, one.query.order, one.on, one.key, one.partition, one.outputs,
-            one.measures, one.late_before, one.partly_before, settled,
+            one.measures, one.late_before, one.partly_before, settled, one.periods,
         )  # fmt: skip
 
     def settled(self, one: Member) -> pa.Table:
@@ -505,10 +520,9 @@ class PartialsGroup(QueryGroup, Generic[Member]):
         """Return up to where windows close."""
         if watermark == ALWAYS:
             return [
-                one.schedule.closed_to if one.last == NEVER else one.schedule.last_end_of(one.last)
-                for one in self.members
+                one.schedule.closed_to if one.last == NEVER else one.schedule.last_due(one.last) for one in self.members
             ]
-        return None if watermark is None else [watermark] * len(self.members)
+        return None if watermark is None else [self.position(watermark)] * len(self.members)
 
     def take_unfit(self) -> int:
         """Return how many objects were rejected while answering since this was asked last."""

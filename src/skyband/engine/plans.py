@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 import pyarrow as pa
 
 from skyband.algorithms.base import Thresholded
+from skyband.calendars import Calendar
 from skyband.engine.intake import Ranking
 from skyband.engine.measures import Measure
 from skyband.events.batch import EventBatch
@@ -84,9 +85,11 @@ class PartialsPlan:
     measures
         What is worked out of the events of a pane and id.
     late_before
-        An event before this time has missed all its windows.
+        An event before this position has missed all its windows.
     partly_before
         A pane before this one has missed some.
+    periods
+        The calendar whose axis the windows lie on, if they do.
     settled
         The ids that are out of every answer for good, and when their values were refreshed: of their events only the
         number matters.
@@ -105,6 +108,7 @@ class PartialsPlan:
     late_before: int
     partly_before: int
     settled: pa.Table
+    periods: Calendar | None = None
 
 
 @dataclass(frozen=True)

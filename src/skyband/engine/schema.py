@@ -18,7 +18,7 @@ from skyband.events.batch import StreamColumns
 from skyband.events.keys import is_text
 from skyband.expressions.bind import find_column
 from skyband.queries.outputs import check_keys
-from skyband.queries.query import JOINED_COLUMNS, Query
+from skyband.queries.query import JOINED_COLUMNS, UNIQUE_RANK, Query
 
 
 def check_names(queries: Sequence[Query], known: Collection[str]) -> None:
@@ -91,6 +91,8 @@ def answer_schema(
     fields = {"query": pa.string(), "window_start": window, "window_end": window, "rank": pa.int32()}
     fields["id"] = pa.string() if text_ids(queries, source, schema) else pa.int64()
     fields |= {"score": pa.float64(), "time": TIME}
+    if any(query.ties is not None for query in queries):
+        fields[UNIQUE_RANK] = pa.int32()
     partitions = [_partition_type(query, schema) for query in queries if query.partition_by is not None]
     if partitions:
         fields["partition"] = common_type(partitions)
@@ -105,7 +107,8 @@ def answer_schema(
     if any(query.emit == "early" for query in queries):
         fields["provisional"] = pa.bool_()
     counted = [one.function for query in queries if query.decomposition for one in query.decomposition.aggregates]
-    if joined or not algorithm.exact or DISTINCT in counted or SKETCH in counted:
+    tied = any(query.ties is not None for query in queries)
+    if joined or tied or not algorithm.exact or DISTINCT in counted or SKETCH in counted:
         fields |= {"exact": pa.bool_(), "why": pa.string()}
     return pa.schema(list(fields.items()))
 

@@ -73,17 +73,7 @@ class GroupKey(NamedTuple):
 
 
 class SubscriptionGroup:
-    """Subscriptions of one kind, and the events that they may still need.
-
-    Parameters
-    ----------
-    kind
-        What they have in common.
-    algorithm
-        Whose engine keeps the best.
-    select
-        Columns to carry along.
-    """
+    """Subscriptions of one `kind`, and the events that they may still need, with the columns to `select` of them."""
 
     def __init__(self, kind: GroupKey, algorithm: type[Sliding], select: Sequence[str]) -> None:
         self.kind, self.algorithm = kind, algorithm
@@ -308,11 +298,9 @@ class SubscriptionGroup:
         """Return the best of subscriptions that end, and their scores, where leaving events are reported."""
         if self.engine is None or not self.kind.changes:
             return {}
-        rows = {name: self.rows[name] for name in ending}
-        each = {
-            name: (self.engine.top(row).tolist(), self.engine.scores_of(row).tolist()) for name, row in rows.items()
-        }
-        return {name: dict(zip(slots, scores, strict=True)) for name, (slots, scores) in each.items()}
+        engine, rows = self.engine, {name: self.rows[name] for name in ending}
+        best = {name: zip(engine.top(row), engine.scores_of(row), strict=True) for name, row in rows.items()}
+        return {name: {int(slot): float(score) for slot, score in pairs} for name, pairs in best.items()}
 
     def _reported(
         self, found: TopKReports, row: IntArray, ending: Ends, known: dict[str, dict[int, float]]
@@ -326,9 +314,8 @@ class SubscriptionGroup:
             found, row = found.where(before), row[before]
         for name, best in known.items():
             mine = found.row == self.rows[name]
-            for slot, kind, score in zip(
-                *(c[mine].tolist() for c in (found.slot, found.kind, found.score)), strict=True
-            ):
+            columns = (column[mine].tolist() for column in (found.slot, found.kind, found.score))
+            for slot, kind, score in zip(*columns, strict=True):
                 if kind == LEFT:
                     del best[slot]
                 else:

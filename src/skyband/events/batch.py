@@ -88,9 +88,9 @@ class EventBatch:
     """
 
     def __init__(self, batch: pa.RecordBatch, source: StreamColumns, not_after: int | None = None) -> None:
-        self.batch = batch
+        self.batch = _with_plain_dictionaries(batch, source.id)
         self.source = source
-        self.ids, self.nulls = batch.column(source.id), False
+        self.ids, self.nulls = self.batch.column(source.id), False
         self.not_after = not_after
 
     @cached_property
@@ -132,6 +132,19 @@ class EventBatch:
         """The latest event time of the batch; NEVER when there is none."""
         newest = pc.max(self._times).as_py()
         return NEVER if newest is None else int(newest)
+
+
+def _with_plain_dictionaries(batch: pa.RecordBatch, ids: str) -> pa.RecordBatch:
+    """Return a batch whose dictionaries hold no NULL, and that of its ids each of them once: Arrow asks for neither."""
+    for place, column in enumerate(batch.columns):
+        field = batch.schema.field(place)
+        if not pa.types.is_dictionary(field.type):
+            continue
+        values = column.dictionary
+        if values.null_count or (field.name == ids and len(values.unique()) < len(values)):
+            plain = column.dictionary_decode().dictionary_encode().cast(field.type)
+            batch = batch.set_column(place, field, plain)
+    return batch
 
 
 def ahead_of(times: pa.Array, not_after: int) -> IntArray:

@@ -131,6 +131,10 @@ def _spark_whole(function: str) -> str:
     return f"(CASE WHEN abs({{0}}) < 4503599627370496D THEN cast({function}({{0}}) AS DOUBLE) ELSE {{0}} END)"
 
 
+def _same(a: v.Vec) -> v.Vec:
+    return a
+
+
 _UPPER, _LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 
 OPERATORS: dict[str, Function] = {
@@ -177,6 +181,8 @@ FUNCTIONS: dict[str, Function] = {
     "tan": _math(np.tan, "tan({0})"),
     "radians": _math(lambda a: a * (np.pi / 180), f"({{0}} * {np.pi / 180!r}D)"),
     "degrees": _math(lambda a: a * (180 / np.pi), f"({{0}} * {180 / np.pi!r}D)"),
+    "div": _math(np.divide, "try_divide({0}, {1})", _is_zero, arity=2),
+    "unix_micros": _function(_same, "{0}", TIME, INTEGER),
     "isnan": _function(v.is_nan, "isnan({0})", NUMBER, BOOLEAN),
     "nanvl": _function(v.nanvl, "nanvl({0}, {1})", NUMBER, NUMBER, 2),
     "least": _function(v.extreme(v.less), _joined("least"), Group.LEAST, Group.LEAST, 2, MANY),
@@ -197,10 +203,6 @@ def _whole(kernel: v.Kernel, spark: str, arity: int = 1) -> Function:
     return _function(kernel, spark, INTEGER, INTEGER, arity)
 
 
-def _same(a: v.Vec) -> v.Vec:
-    return a
-
-
 def _sealed(text: str) -> str:
     # Catalyst gathers the constants of nested sums and products of integers, and then other things overflow, or
     # nothing does. It does not look behind a shift.
@@ -218,6 +220,10 @@ INTEGERS: dict[str, Function] = {
     "floor": _whole(_same, "{0}"),
     "ceil": _whole(_same, "{0}"),
     "round": _whole(_same, "{0}"),
+    "div": _whole(
+        v.divide_integers, "(CASE WHEN {1} = -1L THEN try_subtract(0L, {0}) ELSE {0} div nullif({1}, 0L) END)", 2
+    ),
+    "unix_micros": _whole(_same, "{0}"),
 }
 
 ALIASES = {

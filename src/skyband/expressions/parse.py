@@ -108,15 +108,21 @@ class Reader:
 
     def statements(self, dialect: Dialect) -> list[exp.Expression | None]:
         """Parse the text with sqlglot; fail at what it cannot read."""
-        tokens: list[Token] = []
         try:
-            tokens = self.checked(dialect.tokenize(self.text))
+            tokens = dialect.tokenize(self.text)
+        except Exception:  # a TokenError, or a bug of sqlglot
+            self.fail(f"the {self.what} cannot be read: is every quote closed?")
+        return self.read_tokens(dialect, self.checked(tokens))
+
+    def read_tokens(self, dialect: Dialect, tokens: list[Token]) -> list[exp.Expression | None]:
+        """Parse some words of the text with sqlglot; fail at what it cannot read."""
+        try:
             found: list[exp.Expression | None] = dialect.parser().parse(tokens, self.text)
         except (RecursionError, QueryError):
             raise
         except ParseError as error:
             self._unreadable(error, tokens)
-        except Exception:  # a TokenError, or a bug of sqlglot: on "1{:}" it raises an AttributeError
+        except Exception:  # a bug of sqlglot: on "1{:}" it raises an AttributeError
             self.fail(f"the {self.what} cannot be read: is every quote closed?")
         return found
 

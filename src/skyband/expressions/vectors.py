@@ -279,6 +279,7 @@ multiply_integers = _checked(
     # The one quotient that does not fit itself is -2^63 / -1.
     lambda result, a, b: (a != 0) & ((np.floor_divide(result, a) != b) | ((a == -1) & (b == _LEAST))),
 )
+divide_integers = strict(lambda a, b: (a - np.fmod(a, b)) // b, lambda a, b: (b == 0) | ((a == _LEAST) & (b == -1)))
 negate_integers = strict(np.negative, lambda a: a == _LEAST)
 abs_integers = strict(np.abs, lambda a: a == _LEAST)
 

@@ -10,16 +10,15 @@ from typing import Any, Literal, get_args
 from skyband.errors import QueryError
 from skyband.expressions import Expression
 from skyband.expressions import parse as parse_anew
+from skyband.order import Prefer, Ties
 from skyband.queries.decomposition import Decomposition, holds_aggregates
 from skyband.queries.join import Join
 from skyband.queries.outputs import Output, key_of, named
-from skyband.windows import Window
+from skyband.windows import WINDOW_KEYS, Window
 
 Order = Literal["desc", "asc"]
 Distinct = Literal["best", "latest"]
 Emit = Literal["final", "changes", "entered", "left", "early"]
-Ties = Literal["with", "dense"]
-Prefer = Literal["latest", "earliest"]
 
 HowMany = int | Literal["all"]
 LARGEST_K = 1_000_000
@@ -27,11 +26,13 @@ MAX_ROWS = 10_000
 """How many rows the answer of a set has at most, where nobody says otherwise."""
 MAX_TIES = 10_000
 """How many rows an answer with ties has at most, where nobody says otherwise."""
+UNIQUE_RANK = "unique_rank"
+"""The column of answers with ties that numbers their rows, since ranks repeat."""
 parse = lru_cache(4096)(parse_anew)  # a thousand queries mostly share a few scores
 
 ANSWER_COLUMNS = (
     "query", "window_start", "window_end", "rank", "id", "score", "time",
-    "partition", "change", "previous_rank", "provisional", "exact", "why",
+    "partition", "change", "previous_rank", "provisional", "exact", "why", "unique_rank",
 )  # fmt: skip
 JOINED_COLUMNS = ("age", "refreshes", "failures", "stale")
 """Columns that only the answers of joined queries have, behind the remote value."""
@@ -275,7 +276,7 @@ class Query:
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Query:
-        """Make a query from plain values: `name`, `k`, `size`, `slide`, `score` and the optional ones.
+        """Make a query from plain values: `name`, `k`, `size` or `window`, `score` and the optional ones.
 
         Examples
         --------
@@ -286,15 +287,20 @@ class Query:
         problems = []
         if unknown := sorted(set(given) - set(_KEYS)):
             problems.append(f"unknown key {', '.join(map(repr, unknown))}; allowed are {', '.join(_KEYS)}")
-        if missing := [key for key in ("name", "k", "size", "score") if key not in given]:
+        lengths = {key: given[key] for key in (*_WINDOW_KEYS, "window") if key in given}
+        needed = ("name", "k", "score") if "window" in given else ("name", "k", "size", "score")
+        if missing := [key for key in needed if key not in given]:
             problems.append(f"missing key {', '.join(map(repr, missing))}")
         window = None
-        if "size" in given:
+        if "window" in given and len(lengths) > 1:
+            doubled = ", ".join(key for key in lengths if key != "window")
+            problems.append(f"there is a window and {doubled} beside it; put all that it has into the table")
+        elif "window" in given or "size" in given:
             try:
-                window = Window(**{key: given[key] for key in _WINDOW_KEYS if key in given})
+                window = Window.from_dict(lengths)
             except QueryError as error:
                 problems += error.problems
-        rest = {key: given[key] for key in _KEYS if key in given and key not in _WINDOW_KEYS}
+        rest = {key: given[key] for key in _KEYS if key in given and key not in lengths}
         if not isinstance(rest.get("join"), Join | None):
             try:
                 rest["join"] = Join.from_dict(rest["join"])
@@ -309,9 +315,9 @@ class Query:
         return query
 
 
-_WINDOW_KEYS = ("size", "slide", "offset", "closed")
+_WINDOW_KEYS = WINDOW_KEYS["sliding"]
 _KEYS = (
-    "name", "k", "size", "slide", "offset", "closed", "score", "where", "partition_by",
+    "name", "k", "size", "slide", "offset", "closed", "window", "score", "where", "partition_by",
     "distinct", "order", "emit", "select", "join", "group_by", "max_rows",
     "having", "ties", "max_ties", "prefer",
 )  # fmt: skip
@@ -338,8 +344,32 @@ def _value_problems(query: Query) -> list[str]:
         problems.append(f"max_rows is {most!r}; give a whole number from 1 to {LARGEST_K:,}")
     elif most != MAX_ROWS and not query.is_set:
         problems.append(f"max_rows is {most}, which bounds sets, and k is {query.k!r}; give k='all', or leave it out")
+    problems += _ties_problems(query)
     if not isinstance(query.window, Window):
         problems.append(f"window is {query.window!r}; give a Window, such as Window('1 hour', slide='10 minutes')")
+    elif query.window.kind == "all_time" and query.distinct == "latest":
+        problems.append(
+            "the window is of all time, and the latest event of every id would be kept for good; use distinct='best', "
+            "or a window that ends"
+        )
+    return problems
+
+
+def _ties_problems(query: Query) -> list[str]:
+    """List what is wrong with how many rows may tie."""
+    most = query.max_ties
+    if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= LARGEST_K:
+        return [f"max_ties is {most!r}; give a whole number from 1 to {LARGEST_K:,}"]
+    if query.ties is None:
+        return [] if most == MAX_TIES else [
+            f"max_ties is {most}, which bounds answers with ties, and there are none; give ties='with' or 'dense', or "
+            "leave it out"
+        ]  # fmt: skip
+    problems = []
+    if query.is_set:
+        problems.append(f"k is 'all', and the rows of a set have no ranks to share; leave ties={query.ties!r} out")
+    elif isinstance(query.k, int) and most < query.k:
+        problems.append(f"max_ties is {most}, fewer rows than k, {query.k}; make it {query.k} at least")
     return problems
 
 
@@ -419,12 +449,18 @@ def _join_problems(query: Query, sound: bool) -> list[str]:
     problems = []
     if isinstance(query.window, Window) and query.window.counts:
         problems.append("a joined query is answered in time, and its window counts events; give a window of time")
+    if isinstance(query.window, Window) and query.window.kind != "sliding":
+        problems.append(f"a joined query has windows that slide, and its window is {query.window!r}; give a size")
     if query.distinct == "best":
         problems.append("a joined query ranks ids, each with its latest event; leave distinct='best' out")
     if query.partition_by is not None:
         problems.append("a joined query has one ranking; leave partition_by out, or make a query for each part")
     if query.emit == "early":
         problems.append("each answer of a joined query costs refreshes; use emit='final' or 'changes'")
+    if query.ties is not None and not query.is_set:
+        problems.append(f"a joined query has k rows, equal scores ranked by time; leave ties={query.ties!r} out")
+    if query.prefer != "latest":
+        problems.append(f"of equal scores, a joined query ranks the latest first; leave prefer={query.prefer!r} out")
     names = [one.name for one in query.columns] if sound else []
     if join.service in (*ANSWER_COLUMNS, *JOINED_COLUMNS, *names):
         problems.append(f"the service is called {join.service!r}, which is a column of the answer; call it otherwise")

@@ -247,7 +247,8 @@ class MonitorJob(StreamJob):
         windows: dict[str, dict[str, Any]] = {}
         for answer in answers:
             windows[answer.query] = {
-                "window_start": str(answer.start), "window_end": str(answer.end), "rows": len(answer),
+                "window_start": None if answer.start is None else str(answer.start), "window_end": str(answer.end),
+                "rows": len(answer),
                 "exact": answer.exact, "why": answer.why,
             }  # fmt: skip
             if answer.refreshes is not None:

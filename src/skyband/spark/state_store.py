@@ -234,7 +234,7 @@ class Plan:
         changes = {name: pc.sum(visits[name]).as_py() or 0 for name in COUNTED + HELD}
         watermark = pc.max(visits["watermark"]).as_py()
         return Outcome(
-            pa.Table.from_batches(answers, self.answers), changes, watermark and _microseconds(watermark),
+            _flagged(pa.Table.from_batches(answers, self.answers)), changes, watermark and _microseconds(watermark),
             pc.sum(visits["rows"]).as_py() or 0, pc.max(visits["notAfter"]).as_py(), pc.min(visits["aheadAt"]).as_py(),
         )  # fmt: skip
 
@@ -267,6 +267,21 @@ class Plan:
         return {"rows": rows.num_rows, "notAfter": not_after, "aheadAt": ahead}
 
 
+def _flagged(answers: pa.Table) -> pa.Table:
+    """Return answers, each as a whole not exact where a bucket's part of it is not: of ties, only some may be cut."""
+    exact = answers["exact"].to_pylist()
+    if all(exact):
+        return answers
+    of = list(zip(answers["query"].to_pylist(), answers["window_end"].to_pylist(), strict=True))
+    reasons = zip(of, exact, answers["why"].to_pylist(), strict=True)
+    known = {answer: why for answer, is_exact, why in reasons if not is_exact}
+    flags = {"exact": [answer not in known for answer in of], "why": [known.get(answer) for answer in of]}
+    for name, values in flags.items():
+        field = answers.schema.field(name)
+        answers = answers.set_column(answers.column_names.index(name), field, pa.array(values, field.type))
+    return answers
+
+
 class StateStoreJob(StreamJob):
     """Writes the answers that executors made by a plan, and shows the latest; Spark keeps the state."""
 
@@ -296,7 +311,8 @@ class StateStoreJob(StreamJob):
             of_window = [("window_start", "max"), ("window_end", "max"), ("rank", "count"), ("exact", "min")]
             windows = {
                 row["query"]: {
-                    "window_start": str(row["window_start_max"]), "window_end": str(row["window_end_max"]),
+                    "window_start": (start := row["window_start_max"]) and str(start),
+                    "window_end": str(row["window_end_max"]),
                     "rows": row["rank_count"], "exact": row["exact_min"], "why": None,
                 }
                 for row in last.group_by("query").aggregate(of_window).to_pylist()

@@ -7,6 +7,8 @@ plan, for `k` below ``spark.sql.optimizer.windowGroupLimitThreshold``). Only the
 their windows and ranked again. Where only the latest event of an id counts, it lies in a window only as long as
 the id has no later event there; the panes follow from these windows. Aggregates are worked out per pane and id first,
 and those of panes put together for each window.
+
+`skyband.spark.topk_windows` says which windows a row lies in.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from skyband.engine.intake import too_many_ties
 from skyband.engine.measures import final_types, measures, spark_final
 from skyband.engine.run import run
 from skyband.engine.schema import answer_schema, used_columns
@@ -25,8 +28,9 @@ from skyband.events.batch import StreamColumns, TimeUnit
 from skyband.expressions import Expression
 from skyband.expressions.tree import renamed
 from skyband.queries.outputs import Output, plain
-from skyband.queries.query import ANSWER_COLUMNS, Query
+from skyband.queries.query import ANSWER_COLUMNS, UNIQUE_RANK, Query
 from skyband.spark import columns
+from skyband.spark.topk_windows import ends_of, in_periods, so_far, start_of
 from skyband.windows import Schedule
 
 if TYPE_CHECKING:
@@ -58,7 +62,8 @@ def topk(
     -------
     A lazy DataFrame, one row for each place in each answer, in no order: ``query``, ``window_start``,
     ``window_end``, ``rank``, ``id``, ``score``, ``time``, ``partition`` where a query has one, and the selected
-    columns. Windows without events have no rows.
+    columns; where a query has ties, also ``unique_rank``, which numbers the rows, whose ranks repeat, and ``exact`` and
+    ``why``, since more rows may tie than it shows. Windows without events have no rows.
 
     Raises
     ------
@@ -92,7 +97,11 @@ def topk(
             answers = [f.withColumn(name, as_text) if name in f.columns else f for f in answers]
     together = reduce(lambda some, more: some.unionByName(more, allowMissingColumns=True), answers)
     parts = ["partition"] if any(query.partition_by is not None for query in queries) else []
-    return together.select(*map(columns.quoted, [*ANSWER_COLUMNS[:7], *parts, *selected]))
+    tied = any(query.ties is not None for query in queries)
+    if tied:
+        together = together.fillna(True, "exact")
+    number, quality = ([UNIQUE_RANK], ["exact", "why"]) if tied else ([], [])
+    return together.select(*map(columns.quoted, [*ANSWER_COLUMNS[:7], *number, *parts, *selected, *quality]))
 
 
 def _check_frame(df: DataFrame) -> None:
@@ -121,6 +130,12 @@ def _check_queries(queries: Iterable[Query]) -> None:
                 f"the window is {query.window.size} events, and the rows of a DataFrame have no order of arrival; "
                 "use a window of time, or sb.run"
             )
+        if query.window.kind == "all_time" and (query.ties is not None or not query.ranks_events):
+            what = "aggregates change" if query.ties is None else f"ties={query.ties!r} may add rows"
+            problems.append(
+                f"the window is of all time, and {what} in every answer since the first event; give a window that "
+                "ends, or use sb.spark.start or sb.run"
+            )
         if query.emit != "final":
             problems.append(
                 f"emit is {query.emit!r}, and a batch has one final answer for each window; use 'final', or sb.run"
@@ -138,21 +153,37 @@ def _answers(df: DataFrame, query: Query, source: StreamColumns, schema: pa.Sche
     windows = Schedule.of(query.name, query.most_rows, query.window)
     try:
         if query.aggregates:
-            objects = _objects(df, query, source, schema, windows)
+            ranked = _best(_objects(df, query, source, schema, windows), query, "end")
         else:
-            objects = _in_windows(_events(df, query, source, schema), query, windows)
+            events = _events(df, query, source, schema)
+            ranked = _running(events, query, windows) if windows.endless else _best(
+                _in_windows(events, query, windows), query, "end"
+            )  # fmt: skip
     except InputError as error:
         raise QueryError(str(error), query.name) from None
-    ranked = _best(objects, query, "start")
-    return ranked.select(
+    answers = ranked.select(
         F.lit(query.name).alias("query"),
-        F.timestamp_micros(F.col("start") - windows.shift).alias("window_start"),
-        F.timestamp_micros(F.col("start") + (windows.size - windows.shift)).alias("window_end"),
+        F.timestamp_micros(start_of(query, windows) - windows.shift).alias("window_start"),
+        F.timestamp_micros(F.col("end") - windows.shift).alias("window_end"),
         "rank", "id", "score",
         F.timestamp_micros("time").alias("time"),
         *_parts(query),
         *(F.col(own).alias(name) for name, own in carried.items()),
+        *_quality(query),
     )  # fmt: skip
+    return answers if query.ties is None else answers.where(F.col(UNIQUE_RANK) <= query.max_ties)
+
+
+def _quality(query: Query) -> list[Column]:
+    """Return, of answers with ties, the columns that number the rows, and say whether some were cut."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+    if query.ties is None:
+        return []
+    cut = F.max(UNIQUE_RANK).over(Window.partitionBy("end")) > query.max_ties
+    why = F.when(cut, F.lit(too_many_ties(query.max_ties)))
+    return [F.col(UNIQUE_RANK), (~cut).alias("exact"), why.alias("why")]
 
 
 def _events(df: DataFrame, query: Query, source: StreamColumns, schema: pa.Schema) -> DataFrame:
@@ -200,12 +231,16 @@ def _objects(df: DataFrame, query: Query, source: StreamColumns, schema: pa.Sche
     needed = ["time"] if query.group_keys else ["time", "id"]  # NULL is a group
     rows = _rows(df, query, source, schema, arguments).dropna(subset=needed)
     sums = {_ROWS: "count(1)"} | {own[name]: one.spark(own[name]) for name, one in kept.items()}
-    first, last = _windows_of(windows)
-    panes = _grouped(rows.withColumns({"first": first, "last": last}), query, ["first", "last"], sums)
-    slide = F.lit(windows.slide).cast("bigint")
-    copies = panes.withColumn("start", F.explode(F.sequence("first", "last", slide)))
-    merged = {_ROWS: f"sum({_ROWS})"} | {own[name]: one.spark_merged(own[name]) for name, one in kept.items()}
-    objects = copies if windows.size == windows.slide else _grouped(copies, query, ["start"], merged)
+    if query.window.periods is not None:
+        frame = ["start", "end"]
+        objects = _grouped(in_periods(rows, query.window.periods), query, frame, sums)
+    else:
+        frame, (first, last) = ["end"], ends_of(windows)
+        panes = _grouped(rows.withColumns({"first": first, "last": last}), query, ["first", "last"], sums)
+        slide = F.lit(windows.slide).cast("bigint")
+        copies = panes.withColumn("end", F.explode(F.sequence("first", "last", slide)))
+        merged = {_ROWS: f"sum({_ROWS})"} | {own[name]: one.spark_merged(own[name]) for name, one in kept.items()}
+        objects = copies if windows.size == windows.slide else _grouped(copies, query, frame, merged)
     finals = {str(one): f"aggregate_{place}" for place, one in enumerate(parts.aggregates)}
     known = objects.withColumns(
         {finals[str(one)]: F.expr(spark_final(one, _ROWS, own, kept)) for one in parts.aggregates}
@@ -219,7 +254,7 @@ def _objects(df: DataFrame, query: Query, source: StreamColumns, schema: pa.Sche
     further = {output.name: value(output.expression) for output in parts.outputs}
     known = known if parts.having is None else known.where(value(parts.having))
     found = known.select(
-        "start", *_parts(query), "id", "time", value(parts.part).cast("double").alias("score"),
+        *frame, *_parts(query), "id", "time", value(parts.part).cast("double").alias("score"),
         *((further[output.name] if output.name in further else F.col(f"{_LATEST}.{_carried(place)}"))
           .alias(_carried(place)) for place, output in enumerate(query.columns)),
     )  # fmt: skip
@@ -243,18 +278,6 @@ def _grouped(rows: DataFrame, query: Query, frame: Sequence[str], sums: dict[str
     )
 
 
-def _windows_of(windows: Schedule) -> tuple[Column, Column]:
-    """Return the starts of the first and of the last window that a time lies in."""
-    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
-
-    slide = F.lit(windows.slide).cast("bigint")
-
-    def start_by(position: Column) -> Column:
-        return position - F.pmod(position - windows.phase, slide)
-
-    return start_by(F.col("time") - windows.size) + slide, start_by(F.col("time"))
-
-
 # Windows, and the best of each.
 
 
@@ -263,39 +286,66 @@ def _parts(query: Query) -> list[str]:
 
 
 def _in_windows(events: DataFrame, query: Query, windows: Schedule) -> DataFrame:
-    """Return the events that may be in an answer, once for each of their windows, with its `start`."""
+    """Return the events that may be in an answer, once for each of their windows, with its `end`."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
-    slide = F.lit(windows.slide).cast("bigint")
-    first, last = _windows_of(windows)
+    if query.window.periods is not None:
+        return _one_per_id(in_periods(events, query.window.periods), query, "end")
+    slide, (first, last) = F.lit(windows.slide).cast("bigint"), ends_of(windows)
     if windows.size == windows.slide:
-        return _one_per_id(events.withColumn("start", last), query, "start")
+        return _one_per_id(events.withColumn("end", first), query, "end")
     panes = _one_per_id(events.withColumns({"first": first, "last": last}), query, "first", "last")
     if query.distinct == "latest":  # an event counts up to the windows that also hold the next one of its id
         following = F.lead("first").over(Window.partitionBy(*_parts(query), "id").orderBy("time"))
         panes = panes.withColumn("last", F.least("last", following - slide)).where(F.col("first") <= F.col("last"))
-    candidates = _best(panes, query, "first", "last")
-    copies = candidates.withColumn("start", F.explode(F.sequence("first", "last", slide)))
-    return _one_per_id(copies, query, "start") if query.distinct == "best" else copies
+    # Whether a score keeps others out is not known before each id has its best one of the window.
+    whole = query.ties == "dense" and query.distinct == "best"
+    candidates = panes if whole else _best(panes, query, "first", "last")
+    copies = candidates.withColumn("end", F.explode(F.sequence("first", "last", slide)))
+    return _one_per_id(copies, query, "end") if query.distinct == "best" else copies
+
+
+def _running(events: DataFrame, query: Query, windows: Schedule) -> DataFrame:
+    """Return the answers of windows of all time."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+    first, _ = ends_of(windows)
+    panes = _best(_one_per_id(events.withColumn("end", first), query, "end"), query, "end")
+    panes, parts = panes.crossJoin(F.broadcast(panes.agg(F.max("end").alias("last")))), ["last", *_parts(query)]
+    placed = panes.withColumn("place", F.row_number().over(Window.partitionBy(*parts).orderBy(*_order(panes, query))))
+    return so_far(placed, parts, query.most_rows, windows, distinct=query.distinct is not None)
 
 
 def _one_per_id(events: DataFrame, query: Query, *frame: str) -> DataFrame:
     """Return the one event that counts for each id within a pane or window, if ids count once."""
     if query.distinct is None:
         return events
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
     better, later, _, *ties = _order(events, query)
-    order = [later, better, *ties] if query.distinct == "latest" else [better, later, *ties]
+    order = [F.desc("time"), better, *ties] if query.distinct == "latest" else [better, later, *ties]
     return _first(events, [*frame, *_parts(query), "id"], order, 1)
 
 
 def _best(events: DataFrame, query: Query, *frame: str) -> DataFrame:
-    """Return the best events within a pane or window, with their `rank`."""
-    return _first(events, [*frame, *_parts(query)], _order(events, query), query.most_rows)
+    """Return the best events within a pane or window, with their `rank`; with ties, one more than may be shown."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+    groups, order = [*frame, *_parts(query)], _order(events, query)
+    if query.ties is None:
+        return _first(events, groups, order, query.most_rows)
+    level = F.rank() if query.ties == "with" else F.dense_rank()
+    rank = level.over(Window.partitionBy(*groups).orderBy(order[0]))
+    place = F.row_number().over(Window.partitionBy(*groups).orderBy(*order))
+    best = events.withColumns({"rank": rank, UNIQUE_RANK: place})
+    return best.where((F.col("rank") <= query.most_rows) & (F.col(UNIQUE_RANK) <= query.max_ties + 1))
 
 
 def _order(events: DataFrame, query: Query) -> list[Column]:
-    """Return the one order (`skyband.order`): better score, later event, smaller id, then the selected columns.
+    """Return the one order (`skyband.order`): better score, preferred time, smaller id, then the selected columns.
 
     -0.0 equals 0.0 here too.
     """
@@ -304,7 +354,7 @@ def _order(events: DataFrame, query: Query) -> list[Column]:
     score = F.desc("score") if query.order == "desc" else F.asc("score")
     own = [] if query.aggregates else [_carried(place) for place in range(len(query.columns))]  # ids count once
     ties = [columns.comparable(name, events.schema[name].dataType) for name in own]
-    return [score, F.desc("time"), F.asc("id"), *ties]
+    return [score, F.desc("time") if query.prefer == "latest" else F.asc("time"), F.asc("id"), *ties]
 
 
 def _carried(place: int) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from skyband.calendars import Calendar
 from skyband.engine.groups import ReducedBatch
 from skyband.engine.measures import ROWS
 from skyband.engine.monitor import Monitor
@@ -31,12 +32,15 @@ from skyband.queries.outputs import plain
 from skyband.spark import columns
 from skyband.spark.columns import quoted
 from skyband.spark.reducers.base import BatchProgress
+from skyband.spark.reducers.thresholds import constant, numbers
 from skyband.windows import NEVER
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-TAKEN, REJECTED, OTHER, LATE, SETTLED, AHEAD = 0, 1, 2, 3, 4, 5
+TAKEN, REJECTED, OTHER, LATE, SETTLED, AHEAD, OUTSIDE = 0, 1, 2, 3, 4, 5, 6
+PERIODS = 366
+"""So many periods of a calendar before and behind the ones that are known of are sent with a batch."""
 _KIND, _NEWEST, _LATEST, _SETTLED_ID = "kind", "newest", "latest", "settled"
 
 
@@ -51,11 +55,11 @@ class PartialsReducer:
         """Take a batch into the queries of a monitor that join or aggregate."""
         reduced: dict[str, ReducedBatch] = {}
         for plan in target.partials_plans():
-            with progress.phase("plan"):
-                frame = self._frame(df, plan, progress.not_after)
-            progress.scans += 1
-            with progress.phase("scan"):
-                table = columns.collected(frame)
+            table = self._collected(df, plan, progress, target.newest, target.newest)
+            outside = table.filter(pc.equal(table[_KIND], OUTSIDE))
+            if outside.num_rows:
+                extent = pc.min(outside[FIRST]).as_py(), pc.max(outside[_NEWEST]).as_py()
+                table = self._collected(df, plan, progress, *extent)
             progress.candidate_rows += table.num_rows
             found = self._reduced(table, plan)
             ahead = table.filter(pc.equal(table[_KIND], AHEAD))
@@ -65,14 +69,24 @@ class PartialsReducer:
         with progress.phase("push"):
             target.merge(partials=reduced)
 
+    def _collected(
+        self, df: DataFrame, plan: PartialsPlan, progress: BatchProgress, low: int, high: int
+    ) -> pa.Table:  # fmt: skip
+        """Return the partials of a batch; of a calendar, as far as its periods around `low` to `high` reach."""
+        with progress.phase("plan"):
+            frame = self._frame(df, plan, progress.not_after, low, high)
+        progress.scans += 1
+        with progress.phase("scan"):
+            return columns.collected(frame)
+
     # On the executors.
 
-    def _frame(self, df: DataFrame, plan: PartialsPlan, not_after: int | None) -> DataFrame:
+    def _frame(self, df: DataFrame, plan: PartialsPlan, not_after: int | None, low: int, high: int) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
         settled = plan.settled
         rows = df.select(
-            *(F.expr(text).alias(name) for name, text in self._columns(plan, not_after).items()),
+            *(F.expr(text).alias(name) for name, text in self._columns(plan, not_after, low, high).items()),
             *(columns.carried(output, self.schema).alias(CARRIED + output.name) for output in plan.outputs),
         )
         if settled.num_rows:
@@ -88,7 +102,7 @@ class PartialsReducer:
             self._latest(rows, plan), *(F.expr(text).alias(name) for name, text in self._sums(plan))
         )
 
-    def _columns(self, plan: PartialsPlan, not_after: int | None) -> dict[str, str]:
+    def _columns(self, plan: PartialsPlan, not_after: int | None, low: int, high: int) -> dict[str, str]:
         """Return what is worked out of each row, as SQL."""
         sides, schema = plan.decomposition, self.schema
         key = plain(self.source.id).expression if plan.key is None else plan.key
@@ -105,13 +119,18 @@ class PartialsReducer:
             found[STREAM] = f"double({sides.part.spark_sql(schema)})"
             wanted.append(f"NOT coalesce(isnan({found[STREAM]}), true) AND isnotnull({found[STREAM]})")
         where = "true" if sides.where is None else f"coalesce({sides.where.spark_sql(schema)}, false)"
-        late = f"{self.time} < {plan.late_before}L"
+        pane, outside, late_before = _pane(plan, self.time), "", plan.late_before
+        if plan.periods is not None:
+            late_before = plan.periods.moment(late_before)
+            pane, inside = _period(plan.periods, self.time, low, high)
+            outside = f" WHEN NOT {inside} THEN {OUTSIDE}"
+        late = f"{self.time} < {late_before}L"
         ahead = "false" if not_after is None else f"coalesce({self.time} > {not_after}L, false)"
         found[_KIND] = (
             f"CASE WHEN {ahead} THEN {AHEAD} WHEN NOT {where} THEN {OTHER} "
-            f"WHEN NOT ({' AND '.join(wanted)}) THEN {REJECTED} WHEN {late} THEN {LATE} ELSE {TAKEN} END"
+            f"WHEN NOT ({' AND '.join(wanted)}) THEN {REJECTED} WHEN {late} THEN {LATE}{outside} ELSE {TAKEN} END"
         )
-        found[PANE] = _pane(plan, self.time)
+        found[PANE] = pane
         for place, measure in enumerate(plan.measures.values()):
             found[_argument(place)] = measure.spark_argument(schema)
         return found
@@ -189,6 +208,19 @@ def _descending(name: str, text: bool) -> str:
 def _argument(place: int) -> str:
     """Name what a measure aggregates: by a number, since Spark substitutes ``${…}`` in SQL, even in names."""
     return f"argument {place}"
+
+
+def _period(periods: Calendar, time: str, low: int, high: int) -> tuple[str, str]:
+    """Return the pane of a row of a calendar, and whether the periods around `low` to `high` have it, as SQL."""
+    if low == NEVER:
+        return "0L", "false"
+    first, last = periods.about(low) - PERIODS, periods.about(high) + PERIODS
+    origin, width, edge, before, after = periods.buckets(first, last)
+    begin, inside = constant(origin, time), f"{time} >= {origin}L AND {time} < {int(edge[-1])}L"
+    place = f"cast(least(greatest(({time} - {begin}) div {width}L, 0L), {len(edge) - 1}L) AS INT) + 1"
+    arrays = (numbers(values.tolist(), "bigint") for values in (edge, before, after))
+    following, here, there = (f"element_at({array}, {place})" for array in arrays)
+    return f"2L * if({time} >= {following}, {there}, {here})", f"({inside})"
 
 
 def _pane(plan: PartialsPlan, time: str) -> str:
