@@ -55,7 +55,8 @@ def query_of(ask: Ask, **more: Any) -> sb.Query:
     return sb.Query(
         ask.name, k=ask.k, score="x", window=window, order=ask.order,  # type: ignore[arg-type]
         distinct=ask.distinct, partition_by="g" if ask.partitioned else None,  # type: ignore[arg-type]
-        select=ask.select, **more,
+        select=ask.select, ties=ask.ties, max_ties=ask.max_ties if ask.ties else 10_000,  # type: ignore[arg-type]
+        prefer=ask.prefer, **more,  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -120,7 +121,8 @@ def random_asks(rng: np.random.Generator, many: int, fixed: dict[str, Any]) -> l
     for i in range(many):
         size = int(rng.integers(1, 30))
         slide = int(rng.integers(1, size + 1))
-        ask = Ask(f"q{i}", int(rng.choice([1, 2, 3, 7, 200])), size, slide)
+        most = common.get("max_ties", 200)
+        ask = Ask(f"q{i}", int(rng.choice([k for k in (1, 2, 3, 7, 200) if k <= most])), size, slide)
         if not common["counts"]:
             ask = replace(ask, offset=int(rng.integers(-9, 9)), closed=str(rng.choice(["left", "right"])))
         asks.append(replace(ask, **common))

@@ -17,6 +17,7 @@ from tests.spark.jobs import Job, compare_outputs, send, standing
 from tests.spark.torture import Ordeal, rehearse
 
 pytestmark = pytest.mark.spark
+MOST_KILLS = 8  # of one stream, at points drawn anew in each run: a kill takes 15 seconds, and `make torture` takes all
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def archive(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path | None
 @pytest.mark.parametrize(
     ("kind", "batches", "points"),
     [
-        ("times", 40, POINTS_OF["times"]),
+        ("times", 24, POINTS_OF["times"]),
         ("guesses", 12, [None, None, "after the sinks, before the state", None]),
         ("counts", 12, [None, None, "after the batch, before Spark's commit"]),
         ("joined", 9, ["after the sinks, before the state", None]),
@@ -49,7 +50,8 @@ def test_a_killed_stream_ends_as_if_nothing_had_happened(
     job = Job(tmp_path / "job", kind, seed, batches)
     job.make()
     ordeal = Ordeal(job, rng, archive)
-    kills = list(ordeal.suffer(rng.permutation(np.array(points, object)).tolist()))
+    points = rng.permutation(np.array(points, object)).tolist()[:MOST_KILLS]
+    kills = list(ordeal.suffer(points))
     assert sorted(kills) == sorted(point or "at random" for point in points)
     ordeal.finish()
     ordeal.compare(spark)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from skyband import algorithms
 from skyband.answers.answer import AnswerBlock, Answers
+from skyband.answers.place import Place, Stands
 from skyband.engine import snapshot
 from skyband.engine.aggregates import AggregateGroup
 from skyband.engine.explain import counted
@@ -285,7 +286,7 @@ class Monitor(StreamConsumer):
             alike.setdefault(_kind(query).key(query), []).append(query)
         served: dict[str, QueryGroup] = {}
         for members in alike.values():
-            for query in sorted(members, key=lambda query: -len(query.select)):  # others may share what these select
+            for query in sorted(members, key=lambda query: -len(query.carried)):  # others may share what these select
                 served[query.name] = self._find_group(query) or self._new_group(query)
             for group in dict.fromkeys(served[query.name] for query in members):
                 self._add(group, [query for query in members if served[query.name] is group])
@@ -435,6 +436,45 @@ class Monitor(StreamConsumer):
         """Tell how each query is served, in the order in which they were registered."""
         found = {name: self._schedule(name) for name in self._served}
         return {name: "paused" if s.paused else "waiting" if s.pending else "active" for name, s in found.items()}
+
+    def rank_of(self, name: str, id: int | str, *, partition: Any = None) -> Place:  # noqa: A002 - the word for it
+        """Tell where an id stands now, who is just above and who just below.
+
+        The current window is looked at: of the windows that hold the newest event, the first to end. It is still open,
+        so this is provisional. Queries that rank events know it of the ids in their answer, that is within k; queries
+        with aggregates of all ids.
+
+        Parameters
+        ----------
+        name
+            The query; one that joins is refused, since it learns remote values only when a window closes.
+        id
+            The id. A text also names an integer that is written so.
+        partition
+            Of a query with partitions, which of them; where it is left out, that in which the id ranks best.
+
+        Examples
+        --------
+        >>> from skyband import Query, Window
+        >>> most = Query("most", k=2, score="sum(x)", window=Window(10))
+        >>> monitor = Monitor([most], time="t", id="name")
+        >>> _ = monitor.push({"t": [1, 2, 3, 4], "name": ["a", "b", "c", "a"], "x": [5.0, 7.0, 1.0, 4.0]})
+        >>> found = monitor.rank_of("most", "c")
+        >>> found.rank, found.score, found.above.id, found.below
+        (3, 1.0, 'b', None)
+        >>> monitor.rank_of("most", "z").stands
+        'absent'
+        """
+        group = self._group(name)
+        block = group.current(name)
+        unranked: Stands = "below k" if group.takes == "rows" else "absent"
+        if block is None:
+            return Place(name, id, "absent")
+        (answer,) = Answers([block], None, self.intake.plain, self.watermark, self._stats.batches)
+        return Place.among(
+            answer.rows, name, id, partition=partition, unranked=unranked,
+            start=answer.start, end=answer.end, exact=answer.exact, why=answer.why, provisional=True,
+        )  # fmt: skip
 
     def stats(self) -> Stats:
         """Return the numbers so far."""

@@ -13,8 +13,10 @@ from skyband.calendars import Calendar
 from skyband.engine.intake import Ranking
 from skyband.engine.measures import Measure
 from skyband.events.batch import EventBatch
+from skyband.expressions import Expression
 from skyband.order import BoolArray, FloatArray, IntArray
 from skyband.queries.decomposition import Decomposition
+from skyband.queries.outputs import Output
 from skyband.queries.query import Query
 from skyband.windows import PaneGrid, WindowGrid
 
@@ -30,8 +32,8 @@ class RankingPlan(Protocol):
         """What they have in common."""
 
     @property
-    def select(self) -> tuple[str, ...]:
-        """The columns that come along with an event, in the order in which they settle ties."""
+    def outputs(self) -> tuple[Output, ...]:
+        """What comes along with an event, in the order in which it settles ties."""
 
     @property
     def k(self) -> int:
@@ -78,7 +80,7 @@ class PartialsPlan:
     ----------
     queries
         Their names.
-    decomposition, windows, panes, order, on, group_by, select
+    decomposition, windows, panes, order, on, key, partition, outputs
         How their events become partials.
     measures
         What is worked out of the events of a pane and id.
@@ -99,8 +101,9 @@ class PartialsPlan:
     panes: PaneGrid
     order: str
     on: str | None
-    group_by: str | None
-    select: tuple[str, ...]
+    key: Expression | None
+    partition: Expression | None
+    outputs: tuple[Output, ...]
     measures: dict[str, Measure]
     late_before: int
     partly_before: int

@@ -10,16 +10,15 @@ from typing import Any, Literal, get_args
 from skyband.errors import QueryError
 from skyband.expressions import Expression
 from skyband.expressions import parse as parse_anew
+from skyband.order import Prefer, Ties
 from skyband.queries.decomposition import Decomposition, holds_aggregates
 from skyband.queries.join import Join
-from skyband.queries.outputs import Output, named
+from skyband.queries.outputs import Output, key_of, named
 from skyband.windows import WINDOW_KEYS, Window
 
 Order = Literal["desc", "asc"]
 Distinct = Literal["best", "latest"]
 Emit = Literal["final", "changes", "entered", "left", "early"]
-Ties = Literal["with", "dense"]
-Prefer = Literal["latest", "earliest"]
 
 HowMany = int | Literal["all"]
 LARGEST_K = 1_000_000
@@ -27,11 +26,13 @@ MAX_ROWS = 10_000
 """How many rows the answer of a set has at most, where nobody says otherwise."""
 MAX_TIES = 10_000
 """How many rows an answer with ties has at most, where nobody says otherwise."""
+UNIQUE_RANK = "unique_rank"
+"""The column of answers with ties that numbers their rows, since ranks repeat."""
 parse = lru_cache(4096)(parse_anew)  # a thousand queries mostly share a few scores
 
 ANSWER_COLUMNS = (
     "query", "window_start", "window_end", "rank", "id", "score", "time",
-    "partition", "change", "previous_rank", "provisional", "exact", "why",
+    "partition", "change", "previous_rank", "provisional", "exact", "why", "unique_rank",
 )  # fmt: skip
 JOINED_COLUMNS = ("age", "refreshes", "failures", "stale")
 """Columns that only the answers of joined queries have, behind the remote value."""
@@ -50,8 +51,9 @@ class Query:
         the condition, without ranks, in order of their ids; for joins with such a condition alone.
     score
         SQL expression over the stream's columns that ranks events, such as ``"price * volume"``; or, with aggregates,
-        that ranks ids by all their events of the window: ``count(*)``, ``count(x)``, ``sum(x)``, ``max(x)``,
-        ``min(x)``, ``avg(x)``, as in ``"sum(price * volume) / sum(volume)"``.
+        that ranks ids by all their events of the window: ``count(*)``, ``count(x)``, ``count(DISTINCT x)``,
+        ``approx_count_distinct(x)``, ``sum(x)``, ``max(x)``, ``min(x)``, ``avg(x)``, as in
+        ``"sum(price * volume) / sum(volume)"``.
     window
         How far each window reaches and how often it is answered.
     where
@@ -76,8 +78,8 @@ class Query:
         its latest event of the window, or with the aggregates of the score.
     group_by
         With aggregates in the score: the column, or ``expression AS name``, whose values are ranked, as the ids of the
-        answer; the stream's ids where it is left out. Several, as ``("venue", "symbol")``, are columns of the answer, each under
-        its own name; the id is then a text of them all. NULL is a value like others.
+        answer; the stream's ids where it is left out. Several, as ``("venue", "symbol")``, are columns of the answer,
+        each under its own name; the id is then a text of them all. NULL is a value like others.
     having
         With aggregates in the score: SQL condition over aggregates; only ids for which it is true are ranked.
     ties
@@ -131,6 +133,8 @@ class Query:
             if text is not None or what == "score":
                 problems += _expression_problems(what, text, aggregates=what != "where")
         problems += [*_key_problems("partition_by", self.partition_by), *_key_problems("group_by", self.group_by)]
+        if not problems:
+            problems += _column_problems(self)
         sound = not problems
         if self.join is not None:
             problems += _join_problems(self, sound)
@@ -173,8 +177,31 @@ class Query:
 
     @cached_property
     def partition_expression(self) -> Expression | None:
-        """The parsed partition, if there is one."""
-        return None if not self.partition_keys else self.partition_keys[0].expression
+        """What tells partitions apart, if there are any: the one key, or a text of them all."""
+        return key_of(self.partition_keys)
+
+    @cached_property
+    def group_expression(self) -> Expression | None:
+        """What ids are taken from instead of the stream's own: the one key, or a text of them all."""
+        return key_of(self.group_keys)
+
+    @cached_property
+    def key_columns(self) -> tuple[Output, ...]:
+        """The keys that are columns of the answer: all of a list, and one that is given a name."""
+        keys = []
+        for by, some in ((self.partition_by, self.partition_keys), (self.group_by, self.group_keys)):
+            keys += [key for key in some if isinstance(by, tuple) or key.name not in (by, str(key.expression))]
+        return tuple(keys)
+
+    @cached_property
+    def columns(self) -> tuple[Output, ...]:
+        """What answers show besides their own columns: keys, then what is selected."""
+        return tuple(dict.fromkeys((*self.key_columns, *self.outputs)))
+
+    @cached_property
+    def carried(self) -> tuple[Output, ...]:
+        """Those of `columns` that events have; the others are made of aggregates."""
+        return tuple(one for one in self.columns if not holds_aggregates(one.expression.tree))
 
     @cached_property
     def is_set(self) -> bool:
@@ -204,10 +231,18 @@ class Query:
     @cached_property
     def decomposition(self) -> Decomposition | None:
         """The parts of a query that joins or aggregates; None where events are ranked."""
-        if self.join is None and not holds_aggregates(self.score_expression.tree):
+        if self.join is None and not self.aggregates:
             return None
         service = None if self.join is None else self.join.service
-        return Decomposition.of(service, self.score_expression, self.where_expression)
+        if not self.aggregates:
+            return Decomposition.of(service, self.score_expression, self.where_expression)
+        further = [one for one in self.outputs if one not in self.carried]
+        return Decomposition.of(service, self.score_expression, self.where_expression, self.having_expression, further)
+
+    @cached_property
+    def aggregates(self) -> bool:
+        """Whether the score is made of aggregates."""
+        return holds_aggregates(self.score_expression.tree)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the query as plain values, as a query file holds it; `from_dict` makes it again.
@@ -309,6 +344,7 @@ def _value_problems(query: Query) -> list[str]:
         problems.append(f"max_rows is {most!r}; give a whole number from 1 to {LARGEST_K:,}")
     elif most != MAX_ROWS and not query.is_set:
         problems.append(f"max_rows is {most}, which bounds sets, and k is {query.k!r}; give k='all', or leave it out")
+    problems += _ties_problems(query)
     if not isinstance(query.window, Window):
         problems.append(f"window is {query.window!r}; give a Window, such as Window('1 hour', slide='10 minutes')")
     elif query.window.kind == "all_time" and query.distinct == "latest":
@@ -316,6 +352,24 @@ def _value_problems(query: Query) -> list[str]:
             "the window is of all time, and the latest event of every id would be kept for good; use distinct='best', "
             "or a window that ends"
         )
+    return problems
+
+
+def _ties_problems(query: Query) -> list[str]:
+    """List what is wrong with how many rows may tie."""
+    most = query.max_ties
+    if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= LARGEST_K:
+        return [f"max_ties is {most!r}; give a whole number from 1 to {LARGEST_K:,}"]
+    if query.ties is None:
+        return [] if most == MAX_TIES else [
+            f"max_ties is {most}, which bounds answers with ties, and there are none; give ties='with' or 'dense', or "
+            "leave it out"
+        ]  # fmt: skip
+    problems = []
+    if query.is_set:
+        problems.append(f"k is 'all', and the rows of a set have no ranks to share; leave ties={query.ties!r} out")
+    elif isinstance(query.k, int) and most < query.k:
+        problems.append(f"max_ties is {most}, fewer rows than k, {query.k}; make it {query.k} at least")
     return problems
 
 
@@ -353,12 +407,29 @@ def _select_problems(select: Sequence[str]) -> list[str]:
     return problems
 
 
+def _column_problems(query: Query) -> list[str]:
+    """List the keys whose columns would be in the way of others."""
+    names = [one.name for one in query.columns]
+    problems = []
+    if taken := [key.name for key in query.key_columns if key.name in ANSWER_COLUMNS]:
+        problems.append(
+            f"the keys name {', '.join(map(repr, taken))}, which every answer has a column of its own for; give "
+            "another name: 'expression AS name'"
+        )
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        problems.append(
+            f"{', '.join(map(repr, twice))} is the name of different values in select, partition_by and group_by; "
+            "give each a name of its own: 'expression AS name'"
+        )
+    return problems
+
+
 def _key_problems(what: str, given: Any) -> list[str]:
     """List what is wrong with the keys of partitions or groups."""
     if given is None:
         return []
     if not isinstance(given, str | tuple) or not given or not all(isinstance(one, str) and one for one in given):
-        return [f"{what} is {given!r}; give an SQL expression such as 'venue', or several: ('venue', 'symbol')"]
+        return [f"{what} is {given!r}; give an SQL expression as text, such as 'venue', or several of them"]
     problems, names = [], []
     for one in _listed(given):
         try:
@@ -386,10 +457,14 @@ def _join_problems(query: Query, sound: bool) -> list[str]:
         problems.append("a joined query has one ranking; leave partition_by out, or make a query for each part")
     if query.emit == "early":
         problems.append("each answer of a joined query costs refreshes; use emit='final' or 'changes'")
-    taken = (*ANSWER_COLUMNS, *JOINED_COLUMNS, *query.select)
-    if join.service in taken:
+    if query.ties is not None and not query.is_set:
+        problems.append(f"a joined query has k rows, equal scores ranked by time; leave ties={query.ties!r} out")
+    if query.prefer != "latest":
+        problems.append(f"of equal scores, a joined query ranks the latest first; leave prefer={query.prefer!r} out")
+    names = [one.name for one in query.columns] if sound else []
+    if join.service in (*ANSWER_COLUMNS, *JOINED_COLUMNS, *names):
         problems.append(f"the service is called {join.service!r}, which is a column of the answer; call it otherwise")
-    if clash := [column for column in query.select if column in JOINED_COLUMNS]:
+    if clash := [name for name in names if name in JOINED_COLUMNS]:
         problems.append(
             f"select names {', '.join(map(repr, clash))}, which joined answers have a column of their own for"
         )
@@ -428,12 +503,16 @@ def _set_problems(query: Query) -> list[str]:
 
 def _group_problems(query: Query) -> list[str]:
     """List what a query with aggregates cannot have, and who else cannot group."""
-    key = query.group_by
-    if not holds_aggregates(query.score_expression.tree):
-        return [] if key is None else [
-            f"group_by is {key!r}, and the score {query.score!r} has no aggregate; write count(*), sum(…), max(…), "
-            "min(…) or avg(…), or leave group_by out"
-        ]  # fmt: skip
+    if not query.aggregates:
+        further = [str(one.expression) for one in query.outputs if one not in query.carried]
+        given = {"group_by": query.group_by, "having": query.having, "select": ", ".join(further) or None}
+        advice = {"having": "put a condition on single events into where"}
+        return [
+            f"{what} is {value!r}, and the score {query.score!r} has no aggregate; write count(*), sum(…), max(…), "
+            f"min(…) or avg(…), or {advice.get(what, f'leave {what} out')}"
+            for what, value in given.items()
+            if value is not None
+        ]
     if query.join is not None:
         return []
     problems = []
@@ -441,10 +520,6 @@ def _group_problems(query: Query) -> list[str]:
         problems.append("aggregates are of windows of time, and the window counts events; give a window of time")
     if query.distinct is not None:
         problems.append(f"aggregates rank ids, each once; leave distinct={query.distinct!r} out")
-    if query.partition_by is not None:
-        problems.append("aggregates have one ranking; leave partition_by out, or make a query for each part")
-    if query.emit == "early":
-        problems.append("aggregates are shown when their window closes; use emit='final' or 'changes'")
     try:
         assert query.decomposition
     except QueryError as error:

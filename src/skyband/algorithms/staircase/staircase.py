@@ -85,7 +85,6 @@ class Staircase(Algorithm):
         cut = self.panes.refine(schedules)
         if cut:
             self.open_pane = self.panes.number(self.store.position[self.open])
-            self.band = (self.band[0], self.panes.number(self.store.position[self.band[0]]), self.band[2])
         if cut or self.k < before:
             self._set_open(self.open, self.open_pane, 0)
             self._count_anew(NO_SLOTS)
@@ -102,8 +101,11 @@ class Staircase(Algorithm):
 
     @property
     def proves(self) -> bool:
-        """Whether the best of what was dropped is known: where events are ranked, in one partition."""
-        return self.mode == ALL and self._partitions() == 1
+        """Whether the best of what was dropped is known: where events are ranked, and not by partitions.
+
+        Of these, one may be gone that has a place in the answer, however bad its events are.
+        """
+        return self.mode == ALL and not self.store.partitioned
 
     def forget_between(self, low: int, high: int) -> None:
         """Drop what is kept there; the panes have lost nothing then."""

@@ -23,10 +23,12 @@ from skyband.calendars import Calendar
 from skyband.engine.groups import ReducedBatch
 from skyband.engine.measures import ROWS
 from skyband.engine.monitor import Monitor
-from skyband.engine.partials import CARRIED, FIRST, ID, PANE, REFRESHED, REMOTE, STREAM, TIME
+from skyband.engine.partials import CARRIED, FIRST, ID, PANE, PART, REFRESHED, REMOTE, STREAM, TIME
 from skyband.engine.plans import PartialsPlan
 from skyband.events.batch import StreamColumns
 from skyband.events.keys import is_text
+from skyband.expressions import Expression
+from skyband.queries.outputs import plain
 from skyband.spark import columns
 from skyband.spark.columns import quoted
 from skyband.spark.reducers.base import BatchProgress
@@ -85,7 +87,7 @@ class PartialsReducer:
         settled = plan.settled
         rows = df.select(
             *(F.expr(text).alias(name) for name, text in self._columns(plan, not_after, low, high).items()),
-            *(F.col(quoted(name)).alias(CARRIED + name) for name in plan.select),
+            *(columns.carried(output, self.schema).alias(CARRIED + output.name) for output in plan.outputs),
         )
         if settled.num_rows:
             known = df.sparkSession.createDataFrame(settled.rename_columns([_SETTLED_ID, REFRESHED]))
@@ -94,6 +96,7 @@ class PartialsReducer:
         else:
             rows = rows.withColumn(REFRESHED, F.lit(None).cast("bigint"))
         keys = {PANE: f"{_KIND} IN ({TAKEN}, {SETTLED})", ID: f"{_KIND} = {TAKEN}"}
+        keys |= {PART: f"{_KIND} = {TAKEN}"} if plan.partition is not None else {}
         grouped = [F.expr(f"CASE WHEN {mine} THEN {name} END").alias(name) for name, mine in keys.items()]
         return rows.groupBy(F.col(_KIND), *grouped).agg(
             self._latest(rows, plan), *(F.expr(text).alias(name) for name, text in self._sums(plan))
@@ -102,11 +105,15 @@ class PartialsReducer:
     def _columns(self, plan: PartialsPlan, not_after: int | None, low: int, high: int) -> dict[str, str]:
         """Return what is worked out of each row, as SQL."""
         sides, schema = plan.decomposition, self.schema
-        key = plan.group_by or self.source.id
+        key = plain(self.source.id).expression if plan.key is None else plan.key
         found = {TIME: self.time, ID: _id(key, schema)}
-        wanted = [f"isnotnull({self.time})", f"isnotnull({quoted(key)})"]
+        wanted = [f"isnotnull({self.time})"]
+        if plan.key is None or sides.service is not None:  # else NULL is a group
+            wanted.append(f"isnotnull({found[ID]})")
+        if plan.partition is not None:
+            found[PART] = plan.partition.spark_sql(schema)
         if plan.on is not None:
-            found[REMOTE] = _id(plan.on, schema)
+            found[REMOTE] = _id(plain(plan.on).expression, schema)
             wanted.append(f"isnotnull({quoted(plan.on)})")
         if not sides.aggregates:
             found[STREAM] = f"double({sides.part.spark_sql(schema)})"
@@ -125,8 +132,7 @@ class PartialsReducer:
         )
         found[PANE] = pane
         for place, measure in enumerate(plan.measures.values()):
-            text = measure.values.spark_sql(schema)
-            found[_argument(place)] = text if measure.whole else f"nullif(double({text}), double('NaN'))"
+            found[_argument(place)] = measure.spark_argument(schema)
         return found
 
     def _sums(self, plan: PartialsPlan) -> list[tuple[str, str]]:
@@ -152,7 +158,7 @@ class PartialsReducer:
         if plan.on is not None:
             found.append(REMOTE)
             order.append(F.expr(_descending(REMOTE, is_text(self.schema.field(plan.on).type))))
-        carried = [CARRIED + name for name in plan.select]
+        carried = [CARRIED + output.name for output in plan.outputs]
         order += [columns.comparable(name, kinds[name]) for name in carried]
         place = F.struct(*(column.alias(f"place {i}") for i, column in enumerate(order)))
         return F.min_by(F.struct(*(F.col(quoted(name)) for name in [*found, *carried])), place).alias(_LATEST)
@@ -168,13 +174,15 @@ class PartialsReducer:
         taken = table.filter(pc.equal(table[_KIND], TAKEN)).combine_chunks()
         latest = taken[_LATEST].combine_chunks()
         found: dict[str, Any] = {PANE: taken[PANE], ID: taken[ID], TIME: latest.field(TIME), ROWS: taken[ROWS]}
+        if plan.partition is not None:
+            found[PART] = taken[PART].cast(plan.partition.bind(self.schema).arrow)
         if plan.on is not None:
             found[REMOTE] = latest.field(REMOTE)
         if not plan.decomposition.aggregates:
             found[STREAM] = latest.field(STREAM)
         for name, measure in plan.measures.items():
-            found[name] = pc.fill_null(taken[name], measure.nothing)
-        found |= {CARRIED + name: latest.field(CARRIED + name) for name in plan.select}
+            found[name] = taken[name] if measure.is_set else pc.fill_null(taken[name], measure.nothing)
+        found |= {CARRIED + output.name: latest.field(CARRIED + output.name) for output in plan.outputs}
         partials = pa.table(found)
         settled = table.filter(pc.equal(table[_KIND], SETTLED)).select([PANE, ROWS, FIRST, _NEWEST, REFRESHED])
         partly = [part.filter(pc.less(part[PANE], plan.partly_before))[ROWS] for part in (partials, settled)]
@@ -186,8 +194,8 @@ class PartialsReducer:
         )  # fmt: skip
 
 
-def _id(name: str, schema: pa.Schema) -> str:
-    return f"cast({quoted(name)} AS {'STRING' if is_text(schema.field(name).type) else 'BIGINT'})"
+def _id(key: Expression, schema: pa.Schema) -> str:
+    return f"cast({key.spark_sql(schema)} AS {'STRING' if key.bind(schema).type == 'text' else 'BIGINT'})"
 
 
 def _descending(name: str, text: bool) -> str:
