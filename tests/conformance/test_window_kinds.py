@@ -227,6 +227,18 @@ def test_provisional_answers_of_growing_windows_show_the_next_end(algorithm: str
     ]  # fmt: skip
 
 
+def test_provisional_sums_of_growing_windows_show_the_next_end() -> None:
+    windows = {"day": sb.Window.cumulative(100, step=10), "ever": sb.Window.all_time(every=10)}
+    queries = [sb.Query(name, k=1, score="sum(x)", window=w, emit="early") for name, w in windows.items()]
+    monitor = sb.Monitor(queries, time="t", id="id")
+    monitor.push({"t": [3, 14, 15], "id": [1, 2, 1], "x": [1.0, 2.0, 3.0]})
+    shown = [(a.query, a.start, a.end, a.provisional, [row.score for row in a.rows]) for a in monitor.advance(10)]
+    assert shown == [
+        ("day", 0, 10, False, [1.0]), ("ever", None, 10, False, [1.0]),
+        ("day", 0, 20, True, [4.0]), ("ever", None, 20, True, [4.0]),
+    ]  # fmt: skip
+
+
 def test_no_event_is_late_for_all_time_and_one_of_the_day_before_is_for_a_day() -> None:
     late: list[Any] = []
     day = sb.Query("day", k=1, score="x", window=sb.Window.cumulative(100, step=10))
