@@ -94,7 +94,7 @@ class AggregateGroup(PartialsGroup[Partials]):
         (one,) = self.members
         if one.query.emit != "early" or one.schedule.paused or one.last == NEVER:
             return []
-        due = self.due([one.schedule.last_end_of(one.last)])
+        due = self.due([one.schedule.last_open(one.last)])
         found = [_best(one, one.peek(end)) for end in due.end.tolist()]
         looks = [best.look() for best in found]
         news = [place for place, end in enumerate(due.end.tolist()) if self._early.get(end) != looks[place]]
