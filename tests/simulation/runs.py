@@ -30,7 +30,12 @@ def monitor(algorithm: str, new_process: bool = False) -> tuple[Can, Play]:
         outcome = engines.play(history, algorithm, new_process=new_process)
         judge(outcome, Truth.of(history), exact=chosen.exact, covers=algorithm == "staircase")
 
-    return Can(distincts=chosen.distincts), play
+    return Can(distincts=chosen.distincts, ties=ties_of(algorithm)), play
+
+
+def ties_of(algorithm: str) -> tuple[str | None, ...]:
+    """Return how an algorithm treats ties: those of papers have no shared ranks."""
+    return Can().ties if algorithm == "staircase" else (None,)
 
 
 def local(algorithm: str) -> tuple[Can, Play]:
@@ -38,8 +43,9 @@ def local(algorithm: str) -> tuple[Can, Play]:
         judge(engines.run(history, algorithm), Truth.of(history), exact=ALGORITHMS[algorithm].exact)
 
     return Can(
-        distincts=ALGORITHMS[algorithm].distincts, changes=(), emits=("final", "changes", "entered", "left")
-    ), play
+        distincts=ALGORITHMS[algorithm].distincts, ties=ties_of(algorithm), changes=(),
+        emits=("final", "changes", "entered", "left"),
+    ), play  # fmt: skip
 
 
 def spark(session: Any) -> tuple[Can, Play]:
