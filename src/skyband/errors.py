@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 class SkybandError(Exception):
@@ -111,3 +112,16 @@ class TooManyWindows(InputError):  # noqa: N818 - says it all
 
 class SnapshotError(SkybandError, ValueError):
     """A snapshot of another version, of another kind, or damaged."""
+
+
+@contextmanager
+def optional(who: str, extra: str) -> Iterator[None]:
+    """Import in the block what not everybody has installed: `who` needs it, an `extra` of this package brings it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package == "skyband":
+            raise
+        msg = f"{who} needs the package {package!r}, which is missing; install it: pip install 'skyband[{extra}]'"
+        raise InputError(msg) from None

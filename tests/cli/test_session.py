@@ -65,7 +65,7 @@ def test_pyspark_is_missing(queries: Path, tmp_path: Path, invoke: Invoke, monke
         result = invoke(*command)
         assert result.exit_code == 2
         assert result.stderr.endswith(
-            "error: the Spark engine needs PySpark, which is missing; install it: pip install 'skyband[spark]'\n"
+            "the Spark engine needs the package 'pyspark', which is missing; install it: pip install 'skyband[spark]'\n"
         )
 
 

@@ -16,7 +16,7 @@ from tests.oracle import Ask, Oracle, Reply
 from tests.streams import Workload, query_of, random_workload, replies_of, table_of
 
 
-def truth_of(ask: Ask, workload: Workload) -> dict[tuple[int, int], Reply]:
+def truth_of(ask: Ask, workload: Workload) -> dict[tuple[int | None, int], Reply]:
     """Answer one query over the whole stream, as if it had been there from the start."""
     oracle = Oracle([ask], workload.delay)
     for batch in workload.batches():

@@ -89,7 +89,7 @@ FORMS = {
         "round({i})", "{i} + NULL", "NULL * {i}", "{i} * {i} - {i}", "if({b}, {i}, {i})", "CASE {n} WHEN {n} THEN {i} ELSE {i} END", "CAST({b} AS BIGINT)",
     ],
     "text": [
-        "lower({t})", "upper({t})", "trim({t})", "concat({t}, {t})", "{t} || {t}", "coalesce({t}, {t})",
+        "lower({t})", "upper({t})", "trim({t})", "concat({t}, {t})", "key({t}, {t})", "{t} || {t}", "coalesce({t}, {t})",
         "nullif({t}, {t})", "least({t}, {t})", "greatest({t}, {t})", "if({b}, {t}, {t})", "CAST({i} AS STRING)",
         "CAST({b} AS STRING)", "if(NULL, NULL, {t})", "CASE {b} WHEN {b} THEN {t} END",
     ],

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from skyband.files import durable
-from skyband.files.writers import ParquetSheet
+from skyband.files.writers import Output
 from skyband.spark import Files
 from skyband.spark.checkpoint import Checkpoint
 from skyband.spark.loop import MicroBatchLoop
@@ -42,7 +42,7 @@ class Step:
 
 
 SINK: dict[str, Point | Step] = {
-    "in the middle of a sink's file": Point(ParquetSheet, "close", "begins"),
+    "in the middle of a sink's file": Point(Output, "_end", "begins"),
     "before a sink's file gets its name": Step("rename", "/answers/", "before"),
     "after a sink's file has its name": Step("rename", "/answers/", "after"),
 }

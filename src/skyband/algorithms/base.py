@@ -16,7 +16,7 @@ import numpy as np
 from skyband.events.store import EventStore
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_runs
 from skyband.queries.query import Distinct
-from skyband.windows import ALWAYS, NEVER, DueWindows, Schedule
+from skyband.windows import ALWAYS, NEVER, DueWindows, Kind, Schedule
 
 NO_SLOTS = np.empty(0, np.int32)
 
@@ -122,6 +122,7 @@ class Algorithm(ABC):
     summary: ClassVar[str]
     exact: ClassVar[bool] = True
     distincts: ClassVar[tuple[Distinct | None, ...]] = (None, "best", "latest")
+    kinds: ClassVar[tuple[Kind, ...]] = ("sliding", "cumulative", "all_time", "calendar")
 
     def __init__(self, store: EventStore, distinct: Distinct | None) -> None:
         self.store = store

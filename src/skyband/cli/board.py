@@ -12,17 +12,19 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from skyband.answers.answer import Answer, Row
+from skyband.answers.answer import Answer
 from skyband.answers.standings import Standing
 from skyband.cli.progress import short
 from skyband.files.job import Report
 from skyband.queries.query import Query
+from skyband.serve.streams import AnswerView
 from skyband.times import Moment
 
 NARROWEST = 40
 FEWEST_ROWS = 6
 FOOTER = 4
 _BLOCKS = " ▏▎▍▌▋▊▉█"
+_COLOURS = {"n": "yellow", "▲": "green", "▼": "red"}  # by the first sign of a movement
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -54,16 +56,11 @@ class Board:
         """Make room for one more query."""
         self.standings[query.name] = QueryStanding(query)
 
-    def update(self, answers: Iterable[Answer]) -> None:
+    def update(self, answers: Iterable[Answer | AnswerView]) -> None:
         """Take over answers."""
         for answer in answers:
-            self.show(answer.query, answer.rows, answer.end, answer.why)
-
-    def show(self, name: str, rows: Sequence[Row], end: Moment, why: str | None) -> None:
-        """Take over the answer of one query."""
-        standing = self.standings[name]
-        standing.update(rows, end)
-        standing.why = why
+            self.standings[answer.query].update(answer.rows, answer.end)
+            self.standings[answer.query].why = answer.why
 
     def note(self, report: Report, watermark: Moment | None) -> None:
         """Take over the numbers; the report's seconds are those that the engine was busy."""
@@ -110,7 +107,7 @@ def _panel(standing: QueryStanding, width: int, rows: int) -> Panel:
         move = standing.movement(row)
         table.add_row(
             "" if row.rank is None else f"{row.partition} {row.rank}" if named else f"{row.rank:2}",
-            Text(f"{move:3}", style=_style(move)),
+            Text(f"{move:3}", style=_COLOURS.get(move[:1], "")),
             Text(f"{row.id!s:5.5}", style="bold"),
             f"{_score(row.score):>8}",
             Text(_bar(abs(row.score) / most if most else 0.0, bar), style="cyan"),
@@ -120,10 +117,6 @@ def _panel(standing: QueryStanding, width: int, rows: int) -> Panel:
         table, title=standing.query.name, title_align="left", subtitle=_until(standing), subtitle_align="right",
         width=width, height=rows + 2, border_style="dim",
     )  # fmt: skip
-
-
-def _style(move: str) -> str:
-    return {"n": "yellow", "▲": "green", "▼": "red"}.get(move[:1], "")
 
 
 def _bar(share: float, width: int) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time as clock
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,7 +13,6 @@ from rich.console import Console
 from rich.live import Live
 
 from skyband import algorithms
-from skyband.answers.answer import Row
 from skyband.cli.board import Board
 from skyband.cli.market import SCHEMA, Market, TradeFiles
 from skyband.cli.progress import compiling, starting_spark
@@ -125,6 +123,7 @@ class _SparkShow:
     tick = 0.25
 
     def __init__(self, market: Market, wait: bool, stack: ExitStack) -> None:
+        from skyband.serve.spark_stream import SparkStream
         from skyband.spark.job import BatchTotals
         from skyband.spark.session import session
         from skyband.spark.sinks import Files
@@ -138,7 +137,8 @@ class _SparkShow:
             frame, TIMED, time=SOURCE.time, id=SOURCE.id, watermark=f"{DELAY} seconds",
             sink=Files(self.folder / "answers"), checkpoint=self.folder / "checkpoint", max_ahead=None,
         )  # fmt: skip
-        stack.callback(self.handle.stop)
+        self.stream = SparkStream(self.handle)
+        stack.callback(self.stream.close)
         self._trade()
         self.end(lambda: None)  # the first batch takes longest
 
@@ -158,20 +158,10 @@ class _SparkShow:
 
     def _look(self) -> None:
         """Show what is new since the last look."""
-        progress = self.handle.progress
-        if not progress or progress[-1]["batchId"] in self.totals.batches:
-            return
-        self.totals.note(self.handle)
-        for entry in self.handle.queries:
-            if latest := entry.get("latest"):
-                rows = [
-                    Row(row["rank"], row["id"], row["score"], row["time"], row.get("partition"))
-                    for row in self.handle.answers(entry["name"]).to_pylist()
-                ]
-                end = datetime.fromisoformat(latest["window_end"])
-                self.board.show(entry["name"], rows, end, latest["why"])
-        mark = progress[-1]["watermark"]
-        self.board.note(self.totals.report, mark and datetime.fromisoformat(mark))
+        if (found := self.stream.poll()) is not None:
+            self.totals.note(self.handle)
+            self.board.update(found.answers)
+            self.board.note(self.totals.report, found.stats.watermark)
 
     def end(self, draw: Callable[[], None]) -> None:
         """Wait until all trades have been read, and draw meanwhile."""

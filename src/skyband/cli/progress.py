@@ -123,21 +123,12 @@ def summary(report: Report, output: Path | str) -> Table:
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="dim")
     table.add_column(overflow="fold")
-    lines = (
-        (
-            "rows",
-            f"{report.rows:,} in {report.seconds:.2f} s, {report.rows / max(report.seconds, 1e-9):,.0f} a second",
-        ),
-        ("late", f"{report.late:,} missed all their windows, {report.partly_late:,} some"),
-        (
-            "rejected",
-            f"{report.rejected:,} without score, time or id"
-            + (f", {report.ahead:,} ahead of the clock" if report.ahead else ""),
-        ),
-        ("answers", f"{report.answers:,} windows, {report.written:,} rows written"),
-        ("kept", f"{report.kept:,} candidates at most, bound {report.bound:,}"),
-        ("output", str(output)),
-    )
-    for line in lines:
-        table.add_row(*line)
+    speed = report.rows / max(report.seconds, 1e-9)
+    ahead = f", {report.ahead:,} ahead of the clock" if report.ahead else ""
+    table.add_row("rows", f"{report.rows:,} in {report.seconds:.2f} s, {speed:,.0f} a second")
+    table.add_row("late", f"{report.late:,} missed all their windows, {report.partly_late:,} some")
+    table.add_row("rejected", f"{report.rejected:,} without score, time or id{ahead}")
+    table.add_row("answers", f"{report.answers:,} windows, {report.written:,} rows written")
+    table.add_row("kept", f"{report.kept:,} candidates at most, bound {report.bound:,}")
+    table.add_row("output", str(output))
     return table

@@ -25,6 +25,7 @@ from skyband.events.store import EventStore
 from skyband.expressions import Bound, Expression, parse
 from skyband.expressions.tree import Column
 from skyband.order import FloatArray, IntArray
+from skyband.queries.outputs import carried, plain
 from skyband.queries.subscription import Subscription
 from skyband.times import moment_of
 from skyband.windows import ALWAYS, NEVER
@@ -72,17 +73,7 @@ class GroupKey(NamedTuple):
 
 
 class SubscriptionGroup:
-    """Subscriptions of one kind, and the events that they may still need.
-
-    Parameters
-    ----------
-    kind
-        What they have in common.
-    algorithm
-        Whose engine keeps the best.
-    select
-        Columns to carry along.
-    """
+    """Subscriptions of one `kind`, and the events that they may still need, with the columns to `select` of them."""
 
     def __init__(self, kind: GroupKey, algorithm: type[Sliding], select: Sequence[str]) -> None:
         self.kind, self.algorithm = kind, algorithm
@@ -190,6 +181,15 @@ class SubscriptionGroup:
         return set(self.store.select)
 
     @property
+    def key_columns(self) -> set[str]:
+        """There are no keys."""
+        return set()
+
+    def sources(self, schema: pa.Schema) -> set[str]:  # noqa: ARG002 - as all readers
+        """Nothing of what is carried along is computed."""
+        return set()
+
+    @property
     def id_columns(self) -> set[str]:
         """More columns that ids are taken from: none."""
         return set()
@@ -227,7 +227,8 @@ class SubscriptionGroup:
         self.arrived += len(taken)
         if not counts:
             self.late += int(np.count_nonzero(position <= moments[taken] - longest[taken]))
-        slots = self.store.add(rows, taken, np.zeros(len(taken)), position)
+        payload = carried([plain(name) for name in self.store.select], rows.batch, taken)
+        slots = self.store.add(rows, taken, np.zeros(len(taken)), position, payload=payload)
         columns = (x, position, slots, self.store.time, self.store.key)
         known = self._known(ending)
         if counts:
@@ -297,11 +298,9 @@ class SubscriptionGroup:
         """Return the best of subscriptions that end, and their scores, where leaving events are reported."""
         if self.engine is None or not self.kind.changes:
             return {}
-        rows = {name: self.rows[name] for name in ending}
-        each = {
-            name: (self.engine.top(row).tolist(), self.engine.scores_of(row).tolist()) for name, row in rows.items()
-        }
-        return {name: dict(zip(slots, scores, strict=True)) for name, (slots, scores) in each.items()}
+        engine, rows = self.engine, {name: self.rows[name] for name in ending}
+        best = {name: zip(engine.top(row), engine.scores_of(row), strict=True) for name, row in rows.items()}
+        return {name: {int(slot): float(score) for slot, score in pairs} for name, pairs in best.items()}
 
     def _reported(
         self, found: TopKReports, row: IntArray, ending: Ends, known: dict[str, dict[int, float]]
@@ -315,9 +314,8 @@ class SubscriptionGroup:
             found, row = found.where(before), row[before]
         for name, best in known.items():
             mine = found.row == self.rows[name]
-            for slot, kind, score in zip(
-                *(c[mine].tolist() for c in (found.slot, found.kind, found.score)), strict=True
-            ):
+            columns = (column[mine].tolist() for column in (found.slot, found.kind, found.score))
+            for slot, kind, score in zip(*columns, strict=True):
                 if kind == LEFT:
                     del best[slot]
                 else:

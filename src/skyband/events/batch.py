@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -89,7 +90,7 @@ class EventBatch:
     def __init__(self, batch: pa.RecordBatch, source: StreamColumns, not_after: int | None = None) -> None:
         self.batch = _with_plain_dictionaries(batch, source.id)
         self.source = source
-        self.ids = self.batch.column(source.id)
+        self.ids, self.nulls = self.batch.column(source.id), False
         self.not_after = not_after
 
     @cached_property
@@ -115,17 +116,15 @@ class EventBatch:
     @cached_property
     def valid(self) -> BoolArray | None:
         """Which rows have a time and an id; None: all."""
-        masks = [
-            column.is_valid().to_numpy(zero_copy_only=False) for column in (self._times, self.ids) if column.null_count
-        ]
+        needed = (self._times,) if self.nulls else (self._times, self.ids)
+        masks = [column.is_valid().to_numpy(zero_copy_only=False) for column in needed if column.null_count]
         return np.logical_and.reduce(masks) if masks else None
 
-    def by(self, column: str | None) -> EventBatch:
-        """Return the same rows with ids from another column; None: these."""
-        if column is None:
-            return self
-        other = EventBatch(self.batch, replace(self.source, id=column))
-        other._times = self._times
+    def by(self, ids: pa.Array, *, nulls: bool) -> EventBatch:
+        """Return the same rows with other ids; with `nulls`, NULL is one of them."""
+        other = copy(self)
+        other.__dict__.pop("valid", None)
+        other.ids, other.nulls = ids, nulls
         return other
 
     @cached_property

@@ -18,8 +18,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 T = TypeVar("T")
-ABANDONED = 3600
-"""Seconds after which a draft belongs to a process that was killed."""
+ABANDONED = 3600  # seconds after which a draft belongs to a process that was killed
 
 
 def step(what: str, action: Callable[..., T], *args: Any) -> T:  # noqa: ARG001 - `what` is for tests that replace this

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,7 +23,6 @@ import pyarrow.parquet as pq
 from skyband.errors import InputError
 
 PARQUET_ROWS = 1 << 20
-_WHOLE = range(0)
 TEXT_BLOCK = 4 << 20
 
 Part = tuple[pa.RecordBatch, float]
@@ -34,14 +33,10 @@ Part = tuple[pa.RecordBatch, float]
 class Format:
     """How files of one kind are read."""
 
-    schema: Callable[[Path], pa.Schema]
-    """Returns the columns of a file: stored in it, or inferred from its first block."""
-    pieces: Callable[[Path], list[range]]
-    """Returns the pieces of a file that can be read in parallel."""
-    parts: Callable[[Path, pa.Schema, range], Iterator[Part]]
-    """Yields the columns of a schema, with its types, of one piece."""
-    typed: bool
-    """Whether files store their types."""
+    schema: Callable[[Path], pa.Schema]  # returns the columns of a file: stored in it, or inferred from its first block
+    pieces: Callable[[Path], list[range]]  # returns the pieces of a file that can be read in parallel
+    parts: Callable[[Path, pa.Schema, range], Iterator[Part]]  # yields the columns of a schema, typed so, of one piece
+    typed: bool  # whether files store their types
 
 
 def format_of(path: Path) -> Format | None:
@@ -94,13 +89,10 @@ def _reason(path: Path, error: Exception) -> str:
 
 def _broken_line(path: Path) -> str | None:
     """Look for the first line that is no JSON object; Arrow's own row numbers count from its block."""
-    try:
-        with gzip.open(path) if suffix_of(path)[1] else path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip() and not _is_object(line):
-                    return f"line {number:,} is no JSON object: {line[:60].decode(errors='replace').strip()!r}"
-    except (OSError, EOFError):
-        pass
+    with suppress(OSError, EOFError), gzip.open(path) if suffix_of(path)[1] else path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if line.strip() and not _is_object(line):
+                return f"line {number:,} is no JSON object: {line[:60].decode(errors='replace').strip()!r}"
     return None
 
 
@@ -123,10 +115,6 @@ def _footer(path: Path) -> pq.FileMetaData:
 @lru_cache(64)
 def _footer_of(path: Path, _modified: int, _size: int) -> pq.FileMetaData:
     return pq.read_metadata(path)
-
-
-def _parquet_schema(path: Path) -> pa.Schema:
-    return _footer(path).schema.to_arrow_schema()
 
 
 def _parquet_pieces(path: Path) -> list[range]:
@@ -227,12 +215,8 @@ def _json_parts(path: Path, schema: pa.Schema, _: range) -> Iterator[Part]:
             yield batch.select(schema.names), done()
 
 
-def _one_piece(_: Path) -> list[range]:
-    return [_WHOLE]
-
-
-PARQUET = Format(_parquet_schema, _parquet_pieces, _parquet_parts, typed=True)
-CSV = Format(_csv_schema, _one_piece, _csv_parts, typed=False)
-JSON = Format(_json_schema, _one_piece, _json_parts, typed=False)
+PARQUET = Format(lambda path: _footer(path).schema.to_arrow_schema(), _parquet_pieces, _parquet_parts, typed=True)
+CSV = Format(_csv_schema, lambda _: [range(0)], _csv_parts, typed=False)  # text is one piece
+JSON = Format(_json_schema, lambda _: [range(0)], _json_parts, typed=False)
 FORMATS = {".parquet": PARQUET, ".pq": PARQUET, ".csv": CSV, ".json": JSON, ".jsonl": JSON, ".ndjson": JSON}
 KNOWN = f"{', '.join(FORMATS)}, and .gz behind those of text"

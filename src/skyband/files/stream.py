@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import Full, Queue
@@ -34,14 +34,10 @@ class FileStream:
     be iterated more than once.
     """
 
-    files: tuple[Path, ...]
-    """In the order in which they are read."""
-    stored: pa.Schema
-    """The columns to read, as the files hold them."""
-    schema: pa.Schema
-    """The columns of the batches: as stored, but text that holds the event time becomes timestamps."""
-    done: float = field(default=0.0, compare=False)
-    """How many bytes of the files have been read."""
+    files: tuple[Path, ...]  # in the order in which they are read
+    stored: pa.Schema  # the columns to read, as the files hold them
+    schema: pa.Schema  # the columns of the batches: as stored, but text that holds the event time becomes timestamps
+    done: float = field(default=0.0, compare=False)  # how many bytes of the files have been read
 
     @property
     def size(self) -> int:
@@ -57,29 +53,63 @@ class FileStream:
         stored = pa.schema(list(dict.fromkeys(found)))
         schema = stored
         if time in stored.names and pa.types.is_string(stored.field(time).type):
-            kind = _time_type(self.files, stored.field(time))
-            schema = stored.set(stored.get_field_index(time), pa.field(time, kind))
+            schema = stored.set(stored.get_field_index(time), pa.field(time, self._time_type(stored.field(time))))
         return replace(self, stored=stored, schema=schema)
 
     def check(self, path: Path) -> pa.Schema:
         """Refuse a file that lacks a column or has another type there; return all its columns."""
-        return _checked(path, self.stored)
+        kind, found = known_format(path), _schema_of(path)
+        for column in self.stored:
+            if column.name not in found.names:
+                has = ", ".join(found.names)
+                msg = f"{path} has no column {column.name!r}, which the files before it have; it has {has}"
+                raise InputError(msg)
+            now, was = found.field(column.name).type, column.type
+            times = pa.types.is_timestamp(now) and pa.types.is_timestamp(was)
+            zoned = [one.tz is not None for one in (now, was)] if times else []
+            same = now == was or (times and all(zoned) and now.unit == was.unit)  # which zone is shown does not matter
+            if kind.typed and not same:
+                zones = "; all files must have a time zone there, or none" if len(set(zoned)) == 2 else ""
+                msg = f"{path}: column {column.name!r} is {now}, but {was} in the files before it{zones}"
+                raise InputError(msg)
+        return found
 
     def __iter__(self) -> Generator[pa.RecordBatch]:
         self.done = 0.0
-        pieces = (self._piece(path, piece) for path in self.files for piece in _pieces(path, self.stored))
+        pieces = (self._piece(path, piece) for path in self.files for piece in self._pieces(path))
         with closing(side_by_side(pieces, PIECES_AHEAD, BATCHES_AHEAD)) as reading:
             for batch, share in reading:
                 self.done += share
                 if batch.num_rows:
                     yield batch
 
+    def _pieces(self, path: Path) -> list[range]:
+        """Return the pieces of a file, whose columns are checked first."""
+        self.check(path)
+        with naming(path):
+            return known_format(path).pieces(path)
+
     def _piece(self, path: Path, piece: range) -> Iterator[tuple[pa.RecordBatch, float]]:
         """Yield the batches of a piece of a file, and how many of the file's bytes each took."""
         size, before = path.stat().st_size, 0.0
-        for batch, share in _piece_parts(path, piece, self.stored):
-            yield _conform(batch, self.schema, path), (share - before) * size
-            before = share
+        with naming(path):
+            for batch, share in known_format(path).parts(path, self.stored, piece):
+                yield _conform(batch, self.schema, path), (share - before) * size
+                before = share
+
+    def _time_type(self, column: pa.Field) -> pa.DataType:
+        """Return which timestamps the first rows' text is: with a zone or without, as fine as need be."""
+        alone = replace(self, stored=pa.schema([column]), schema=pa.schema([column]))
+        parts = alone._piece(self.files[0], alone._pieces(self.files[0])[0])
+        sample = next((batch.column(0) for batch, _ in parts if batch.num_rows), pa.array([], column.type))
+        if sample.null_count == len(sample):
+            return column.type
+        for unit in ("us", "ns"):
+            for zone in ("UTC", None):
+                with suppress(pa.ArrowInvalid):
+                    sample.cast(pa.timestamp(unit, zone))
+                    return pa.timestamp(unit, zone)
+        return event_times(sample, StreamColumns(column.name, column.name)).type  # says what is wrong
 
 
 def read(
@@ -198,45 +228,6 @@ def _schema_of(path: Path) -> pa.Schema:
         return known_format(path).schema(path).remove_metadata()
 
 
-def _pieces(path: Path, stored: pa.Schema) -> list[range]:
-    """Return the pieces of a file, whose columns are checked first."""
-    _checked(path, stored)
-    with naming(path):
-        return known_format(path).pieces(path)
-
-
-def _piece_parts(path: Path, piece: range, stored: pa.Schema) -> Iterator[tuple[pa.RecordBatch, float]]:
-    with naming(path):
-        yield from known_format(path).parts(path, stored, piece)
-
-
-def _checked(path: Path, wanted: pa.Schema) -> pa.Schema:
-    """Return the columns of a file; refuse one that lacks a column or has another type there."""
-    kind, found = known_format(path), _schema_of(path)
-    for column in wanted:
-        if column.name not in found.names:
-            msg = (
-                f"{path} has no column {column.name!r}, which the files before it have; it has {', '.join(found.names)}"
-            )
-            raise InputError(msg)
-        now = found.field(column.name).type
-        if kind.typed and now != column.type and not _both_zoned(now, column.type):
-            zones = "; all files must have a time zone there, or none" if _both_times(now, column.type) else ""
-            msg = f"{path}: column {column.name!r} is {now}, but {column.type} in the files before it{zones}"
-            raise InputError(msg)
-    return found
-
-
-def _both_times(a: pa.DataType, b: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(a) and pa.types.is_timestamp(b)) and (a.tz is None) != (b.tz is None)
-
-
-def _both_zoned(a: pa.DataType, b: pa.DataType) -> bool:
-    """Tell whether these are instants of one precision: the zone they are shown in does not matter."""
-    times = pa.types.is_timestamp(a) and pa.types.is_timestamp(b)
-    return bool(times) and a.unit == b.unit and a.tz is not None and b.tz is not None
-
-
 def _conform(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.RecordBatch:
     """Give a batch the stream's types: text becomes times, other zones the first file's."""
     if batch.schema.equals(schema):
@@ -254,23 +245,6 @@ def _cast(column: pa.Array, wanted: pa.Field, path: Path) -> pa.Array:
         found = str(error).split(": ", 1)[-1].strip().rstrip(".")
         msg = f"{path}: column {wanted.name!r} is {wanted.type} in what was read before, but here: {found}"
         raise InputError(msg) from None
-
-
-def _time_type(files: Sequence[Path], column: pa.Field) -> pa.DataType:
-    """Return which timestamps the first rows' text is: with a zone or without, as fine as need be."""
-    wanted = pa.schema([column])
-    parts = _piece_parts(files[0], _pieces(files[0], wanted)[0], wanted)
-    sample = next((batch.column(0) for batch, _ in parts if batch.num_rows), pa.array([], column.type))
-    if sample.null_count == len(sample):
-        return column.type
-    for unit in ("us", "ns"):
-        for zone in ("UTC", None):
-            try:
-                sample.cast(pa.timestamp(unit, zone))
-            except pa.ArrowInvalid:
-                continue
-            return pa.timestamp(unit, zone)
-    return event_times(sample, StreamColumns(column.name, column.name)).type  # says what is wrong
 
 
 # Threads that read ahead.

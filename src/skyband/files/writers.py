@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -31,44 +31,26 @@ STDOUT = "-"
 # Formats.
 
 
-class ParquetSheet:
-    """Writes Parquet, types as they are; each table becomes a row group."""
-
-    def __init__(self, stream: pa.NativeFile, schema: pa.Schema) -> None:
-        self.writer = pq.ParquetWriter(stream, schema)
-
-    def write(self, table: pa.Table) -> None:
-        """Add rows."""
-        self.writer.write_table(table)
-
-    def close(self) -> None:
-        """Write the footer."""
-        self.writer.close()
-
-
-class CsvSheet:
+class CsvWriter:
     """Writes CSV with a header; text is quoted, so that empty text and NULL differ."""
 
     def __init__(self, stream: pa.NativeFile, schema: pa.Schema) -> None:
         self.writer = pacsv.CSVWriter(stream, pa.schema([(f.name, _csv_type(f.type)) for f in schema]))
+        self.close = self.writer.close
 
-    def write(self, table: pa.Table) -> None:
+    def write_table(self, table: pa.Table) -> None:
         """Add rows."""
         columns = [column if _csv_type(column.type) == column.type else as_text(column) for column in table.columns]
         self.writer.write_table(pa.table(columns, table.column_names))
 
-    def close(self) -> None:
-        """Write what is left."""
-        self.writer.close()
 
-
-class JsonSheet:
+class JsonWriter:
     """Writes one JSON object a line, with all columns in each."""
 
     def __init__(self, stream: pa.NativeFile, _: pa.Schema) -> None:
         self.stream = stream
 
-    def write(self, table: pa.Table) -> None:
+    def write_table(self, table: pa.Table) -> None:
         """Add rows, made column by column."""
         if not table.num_rows:
             return
@@ -82,8 +64,10 @@ class JsonSheet:
         """Nothing is left to write."""
 
 
-Sheet = ParquetSheet | CsvSheet | JsonSheet
-SHEETS: dict[Format, type[Sheet]] = {PARQUET: ParquetSheet, CSV: CsvSheet, JSON: JsonSheet}
+WRITERS: dict[Format, Callable[[pa.NativeFile, pa.Schema], Any]] = {
+    PARQUET: pq.ParquetWriter, CSV: CsvWriter, JSON: JsonWriter,
+}  # fmt: skip
+"""Arrow's own writer of Parquet, in which each table becomes a row group, and others with its words."""
 
 
 # Columns as text.
@@ -178,7 +162,7 @@ class Output:
         else:
             self._part = path.with_name(f".{path.name}.{os.getpid()}.part")
             self._stream = pa.output_stream(str(self._part), compression="gzip" if suffix_of(path)[1] else None)
-        self._sheet = SHEETS[JSON if path is None else known_format(path)](self._stream, schema)
+        self._writer = WRITERS[JSON if path is None else known_format(path)](self._stream, schema)
 
     def write(self, table: pa.Table) -> None:
         """Add rows; small tables are gathered first, so that Parquet gets no small row groups."""
@@ -189,7 +173,7 @@ class Output:
 
     def _flush(self) -> None:
         if self._waiting:
-            self._sheet.write(pa.concat_tables(self._waiting))
+            self._writer.write_table(pa.concat_tables(self._waiting))
             self._waiting = []
 
     def close(self) -> None:
@@ -198,7 +182,7 @@ class Output:
         self._end()
 
     def _end(self) -> None:
-        self._sheet.close()
+        self._writer.close()
         if self.path is None:
             sys.stdout.buffer.flush()  # and leave it open for others
         else:

@@ -46,19 +46,11 @@ class JoinSpec:
 
 
 class Election:
-    """Elects ids to refresh for one query.
+    """Elects ids to refresh for one query, which `spec` describes, by what the replica knows of the remote side.
 
-    Parameters
-    ----------
-    replica
-        What is known of the remote side.
-    spec
-        What the query asks.
-    policy, budget, seed, carry, only_candidates
-        As for `skyband.Join`.
-    discover
-        The share of the budget for ids of which nothing is known yet, where the policy sees only ids that are in the
-        list already. What the policy leaves of the budget goes to them as well, before the rest of the window.
+    The parameters are those of `skyband.Join`. `discover` is the share of the budget for ids of which nothing is known
+    yet, where the policy sees only ids that are in the list already. What the policy leaves of the budget goes to them
+    as well, before the rest of the window.
     """
 
     def __init__(
@@ -93,16 +85,8 @@ class Election:
     ) -> list[Id]:
         """Return the remote ids to fetch: within the budget, each once, and none whose value is known as of now.
 
-        Parameters
-        ----------
-        objects
-            What the policy chooses from, the best first.
-        unknown
-            Remote ids of which nothing is known yet, the most promising first.
-        window
-            Everything that is kept of the window.
-        now
-            The time of the evaluation.
+        The policy chooses from `objects`, the best first. Of the `unknown` ids nothing is known yet; the most promising
+        comes first. `window` is everything that is kept of the window.
         """
         remotes, candidates = self._candidates(objects, now)
         budget = self._allowance(candidates)

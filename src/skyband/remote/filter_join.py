@@ -33,7 +33,6 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
 
 from skyband.errors import InputError, QueryError
 from skyband.order import FloatArray
@@ -98,11 +97,10 @@ def filter_join(
         raise InputError(msg)
     objects = FullWindow(windows=windows, score=score or _value, order=order, one_event=one_event)
     compare = _CONDITIONS[condition]
-
-    def passes(value: Any) -> Any:
-        return compare(value, threshold)
-
-    return RemoteJoin(remote, objects, election, k=k, condition=passes, default=default, max_rows=max_rows)
+    return RemoteJoin(
+        remote, objects, election, k=k, condition=lambda value: compare(value, threshold), default=default,
+        max_rows=max_rows,
+    )  # fmt: skip
 
 
 def _value(stream: FloatArray, value: FloatArray) -> FloatArray:  # noqa: ARG001 - a set has no score but the value

@@ -92,27 +92,12 @@ class JoinedAnswer:
 class RemoteJoin:
     """A stream joined with a service: objects come in, windows are answered in order.
 
-    Answers are rankings; those of a filter without a `k` are sets, of at most `max_rows` rows.
+    Answers are rankings of `k` rows; those of a filter without a `k` are sets, cut at `max_rows` (None: not at all).
+    `objects` keeps the objects of the coming windows, `election` elects the ids to refresh, and the `condition` says
+    which remote values pass. Ids of which nothing is known have the `default`; without one, they are left out.
 
-    Parameters
-    ----------
-    remote
-        The service and its replica; other joins may share it.
-    objects
-        Keeps the objects of the coming windows.
-    election
-        Elects the ids to refresh, within the budget.
-    k
-        How many rows an answer has; None for a set.
-    condition
-        Which remote values pass; None where there is no filter.
-    default
-        The remote value of ids of which nothing is known; None leaves them out until it is.
-    depth
-        How many objects per window the list of the policy has, where it has one. Where nothing else is kept, ten times
-        as many and 1,000 more objects without a remote value are remembered, the most promising of them.
-    max_rows
-        How many rows the answer of a set has at most; a larger one is cut. None for no bound.
+    `depth` is how many objects per window the list of the policy has, where it has one. Where nothing else is kept, ten
+    times as many and 1,000 more objects without a remote value are remembered, the most promising of them.
     """
 
     def __init__(
@@ -126,19 +111,11 @@ class RemoteJoin:
         self._forgot_to = NEVER  # the last window of those for which there was no room either
 
     def arrive(self, ids: Ids, stream: npt.ArrayLike, times: npt.ArrayLike, remote: Ids | None = None) -> None:
-        """Take in objects of the stream.
+        """Take in objects: their ids, the score of the stream's side, and the time of the event, or of the latest one.
 
-        Parameters
-        ----------
-        ids
-            An id that comes again replaces what it was before, if it is not older: so a score that is an aggregate of
-            the window (a count of events, say) is given anew for every window.
-        stream
-            The score of the stream's side; NaN is rejected, and takes away what the id was before.
-        times
-            Of the event, or of the latest one.
-        remote
-            The ids on the remote side; the same as `ids` where it is left out. Many objects may share one.
+        An id that comes again replaces what it was before, if it is not older: so a score that is an aggregate of the
+        window (a count of events, say) is given anew for every window. A score that is NaN is rejected, and takes away
+        what the id was before. Ids on the remote side are the same, unless `remote` has others; many may share one.
         """
         arrivals = Arrivals.of(ids, stream, times, remote=remote)
         if not len(arrivals.id) == len(arrivals.stream) == len(arrivals.time) == len(arrivals.remote):
@@ -177,14 +154,10 @@ class RemoteJoin:
         self.learn(self.remote.push_changes(values, at))
 
     def evaluate(self, end: int, now: int | None = None) -> JoinedAnswer:
-        """Refresh within the budget, and answer the window that ends there.
+        """Refresh within the budget, and answer the window that ends at `end`, in microseconds.
 
-        Parameters
-        ----------
-        end
-            Of the window, in microseconds. Windows are answered in order; those that are skipped are left behind.
-        now
-            The time by which remote values age; `end` where it is left out.
+        Windows are answered in order; those that are skipped are left behind. Remote values age by the time `now`,
+        which is the end of the window where it is left out.
         """
         now = end if now is None else now
         return self.conclude(end, now, self.remote.refresh({"": self.prepare(end, now)}, now))

@@ -137,20 +137,11 @@ class Arrivals:
 class ObjectStore(ABC):
     """Where the objects of the coming windows are kept: all of them, or those that matter.
 
-    Parameters
-    ----------
-    windows
-        Which windows there are.
-    score
-        The joined score of the stream's score and the remote value, as columns; monotone in both.
-    order
-        ``"desc"``: larger scores are better; ``"asc"``: smaller ones.
-    one_event
-        Whether each object is one event of its id; see `JoinedObject.replaces`.
+    Larger scores are better with the order ``"desc"``, smaller ones with ``"asc"``. With `one_event` each object is one
+    event of its id; see `JoinedObject.replaces`.
     """
 
-    whole: ClassVar[bool]
-    """Whether all objects of the windows are kept, also those without a remote value."""
+    whole: ClassVar[bool]  # whether all objects of the windows are kept, also those without a remote value
 
     def __init__(self, *, windows: WindowGrid, score: Score, order: str = "desc", one_event: bool = False) -> None:
         self.windows = windows

@@ -79,11 +79,7 @@ class View:
 class Replica:
     """A local copy of a remote data set, one number per id.
 
-    Parameters
-    ----------
-    capacity
-        How many ids to hold at most; None for all that come. With a bound, the ids that were used least
-        recently are forgotten.
+    Of more ids than the `capacity`, those that were used least recently are forgotten. None: it holds all that come.
     """
 
     def __init__(self, capacity: int | None = None) -> None:
@@ -108,16 +104,9 @@ class Replica:
         return list(self._slots), self._gather("value", slots), self._gather("refreshed", slots)
 
     def put(self, ids: Sequence[Id], values: npt.ArrayLike, at: int) -> BoolArray:
-        """Take in fresh values; return which differ from what was known.
+        """Take in fresh values, each id once, which were true `at` some time; return which differ from what was known.
 
-        Parameters
-        ----------
-        ids
-            Each once.
-        values
-            Aligned with them; NaN says that there is no such id on the remote side.
-        at
-            When they were true. An id that is known from later on keeps what it has.
+        NaN says that there is no such id on the remote side. An id that is known from later on keeps what it has.
         """
         fresh = np.asarray(values, np.float64)
         if len(fresh) != len(ids) or len(set(ids)) != len(ids):

@@ -68,19 +68,11 @@ _NOTHING: Rank = (math.inf, 0, 0)
 
 
 class TopkN(ObjectStore):
-    """The Super-MTK+N list.
+    """The Super-MTK+N list: `k` objects for an answer, and `n` more per window, for changes.
 
-    Parameters
-    ----------
-    k
-        How many objects an answer has.
-    n
-        How many more are kept per window, for changes.
-    outside
-        Of changed objects that are not in the list: ``"bound"`` remembers which ids are in the window, and gives them
-        the least score that they can have; ``"ignore"`` needs no memory for them.
-    options
-        Windows, score and order: see `skyband.remote.objects.ObjectStore`.
+    Of changed objects that are not in the list: ``outside="bound"`` remembers which ids are in the window, and gives
+    them the least score that they can have; ``"ignore"`` needs no memory for them. For the `options`, see
+    `skyband.remote.objects.ObjectStore`.
     """
 
     whole = False
@@ -197,7 +189,7 @@ class TopkN(ObjectStore):
         self._lost[window] = min(self._lost.get(window, _NOTHING), last.rank)
         last.start = window + 1
         if last.start > last.end:
-            self._remove(place)
+            del self._by_id[last.id], self.list[place], self._ranks[place]
 
     def _above(self, window: int, place: int) -> JoinedObject:
         """Return the nearest object above a place that is in a window's list."""
@@ -205,9 +197,6 @@ class TopkN(ObjectStore):
             place -= 1
             if self.list[place].start <= window <= self.list[place].end:
                 return self.list[place]
-
-    def _remove(self, place: int) -> None:
-        del self._by_id[self.list[place].id], self.list[place], self._ranks[place]
 
     # Changes.
 

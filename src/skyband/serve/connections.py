@@ -26,14 +26,10 @@ WARNING = 60.0  # seconds between two warnings
 class Waiting:
     """The connections that wait for a request, or for the rest of one."""
 
-    seconds: float = 10.0
-    """How long a connection may wait."""
-    most: int = 256
-    """How many may wait for longer than the grace."""
-    most_of_one: int = 64
-    """How many of them may come from one address."""
-    grace: float = 1.0
-    """Seconds for which a connection is not counted: many that come at once may all have sent their requests."""
+    seconds: float = 10.0  # how long a connection may wait
+    most: int = 256  # how many may wait for longer than the grace
+    most_of_one: int = 64  # how many of them may come from one address
+    grace: float = 1.0  # seconds in which one does not count: many that come at once may all have sent their requests
 
     def __post_init__(self) -> None:
         self._by_age: dict[Connection, float] = {}  # since when; a dict keeps its order, so the oldest is the first

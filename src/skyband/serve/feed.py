@@ -87,15 +87,11 @@ class Reader:
 class Feed:
     """Messages for all readers."""
 
-    remembered: int = 1_000
-    """How many of the last messages can be asked for again."""
-    queued: int = 256
-    """How many messages may wait for one reader."""
+    remembered: int = 1_000  # how many of the last messages can be asked for again
+    queued: int = 256  # how many messages may wait for one reader
     most_readers: int = 500
-    heartbeat: float = 15.0
-    """Seconds without a message after which a reader gets a sign of life."""
-    patience: float = 30.0
-    """Seconds after which a reader who takes nothing is cut off."""
+    heartbeat: float = 15.0  # seconds without a message after which a reader gets a sign of life
+    patience: float = 30.0  # seconds after which a reader who takes nothing is cut off
 
     def __post_init__(self) -> None:
         self.epoch = secrets.token_hex(4)  # a server that was started again numbers its messages anew

@@ -41,20 +41,8 @@ HEADERS = {
 class Guard:
     """Checks each request before an application gets it.
 
-    Parameters
-    ----------
-    app
-        The application.
-    token
-        What a request that changes something must have.
-    hosts
-        The names by which the server may be asked for.
-    by_address
-        Whether it may be asked for by any IP address too.
-    most_bytes
-        How long a request's body may be.
-    most_requests
-        How many requests may be under way at once.
+    A request that changes something must have the `token`. The server may be asked for by the names of `hosts`, and
+    with `by_address` by any IP address too.
     """
 
     def __init__(

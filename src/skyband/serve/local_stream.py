@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from skyband.answers.answer import Answer
+from skyband.answers.place import Place
 from skyband.engine.limits import WindowLimits
 from skyband.engine.monitor import Monitor
 from skyband.engine.schema import check_names, used_columns
@@ -29,28 +30,9 @@ logger = logging.getLogger(__name__)
 class LocalStream:
     """A stream on the local engine; what it knows ends with the process.
 
-    Parameters
-    ----------
-    queries
-        To begin with.
-    batches
-        Where events come from; may wait between two of them.
-    schema
-        Their columns.
-    source
-        Which of them are the time and the id.
-    delay
-        Microseconds by which events may be late.
-    algorithm
-        Which algorithm keeps the candidates.
-    services
-        What queries may be joined with, by name.
-    max_ahead
-        Microseconds by which events may be ahead of the clock; None: as far as they like.
-    limits
-        How finely windows may cut event time.
-    stopping
-        Set when the stream is to end; `batches` should then end as well.
+    Events come in `batches`, which may wait between two of them, and should end when `stopping` is set. By `delay` and
+    `max_ahead`, in microseconds, they may be late or ahead of the clock (None: as far as they like); `limits` say how
+    finely windows may cut their time. `services` are what queries may be joined with, by name.
     """
 
     engine = "local"
@@ -189,6 +171,11 @@ class LocalStream:
         """Say which queries share what, and what is kept."""
         with self._lock:
             return self.monitor.explain()
+
+    def rank_of(self, name: str, id: int | str, *, partition: Any = None) -> Place:  # noqa: A002 - the word for it
+        """Tell where an id stands in a query, who is just above and who just below."""
+        with self._lock:
+            return self.monitor.rank_of(name, id, partition=partition)
 
     def poll(self) -> StreamUpdate | None:
         """Return what is new; None where nothing is."""

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 
 from skyband.answers.answer import Row
+from skyband.answers.place import Place
 from skyband.events.batch import StreamColumns
 from skyband.queries.query import Query
 from skyband.times import Moment
@@ -26,14 +27,13 @@ class AnswerView:
     """One answer, as rows."""
 
     query: str
-    start: Moment
+    start: Moment | None
     end: Moment
     rows: Sequence[Row]
     exact: bool = True
     why: str | None = None
     provisional: bool = False
-    spent: dict[str, int] | None = None
-    """Of a joined query: how many remote ids were refreshed and failed, and how many rows are stale."""
+    spent: dict[str, int] | None = None  # of a joined query: remote ids that were refreshed and failed, and stale rows
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,10 @@ class StreamStats:
     kept: int = 0
     bound: int = 0
     watermark: Moment | None = None
-    last_batch: float | None = None
-    """When the last batch of events ended, in seconds since 1970."""
-    ahead: int = 0
-    """How many of the rejected rows were too far ahead of the clock."""
-    degraded: str | None = None
-    """What is wrong with the last batch, where most of it was rejected."""
-    sign_of_life: float | None = None
-    """Of a stream in another process: when it last gave one, in seconds since 1970."""
+    last_batch: float | None = None  # when the last batch of events ended, in seconds since 1970
+    ahead: int = 0  # how many of the rejected rows were too far ahead of the clock
+    degraded: str | None = None  # what is wrong with the last batch, where most of it was rejected
+    sign_of_life: float | None = None  # of a stream in another process: when it last gave one, in seconds since 1970
 
 
 @dataclass(frozen=True)
@@ -66,8 +62,7 @@ class StreamUpdate:
     queries: Sequence[dict[str, Any]]
     answers: Sequence[AnswerView]
     stats: StreamStats
-    durations: Sequence[float] = ()
-    """Seconds that each new batch took, where that is known."""
+    durations: Sequence[float] = ()  # seconds that each new batch took, where that is known
 
 
 class ServedStream(Protocol):
@@ -77,8 +72,7 @@ class ServedStream(Protocol):
     schema: pa.Schema
     source: StreamColumns
     algorithm: str
-    fixed: bool
-    """Whether its queries cannot be changed while it runs."""
+    fixed: bool  # whether its queries cannot be changed while it runs
 
     @property
     def busy(self) -> bool:
@@ -105,6 +99,9 @@ class ServedStream(Protocol):
 
     def explain(self) -> str:
         """Say which queries share what."""
+
+    def rank_of(self, name: str, id: int | str, *, partition: Any = None) -> Place:  # noqa: A002 - the word for it
+        """Tell where an id stands in a query, who is just above and who just below."""
 
     def poll(self) -> StreamUpdate | None:
         """Return what is new; None where nothing is."""

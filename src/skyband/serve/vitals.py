@@ -22,8 +22,7 @@ class Vitals:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.speed = Speed()
-        self.busy = False
-        """Whether a batch was under way at the last tick."""
+        self.busy = False  # whether a batch was under way at the last tick
         self._began = clock()
         self._unseen: float | None = None
         self._heard: float | None = None

@@ -124,8 +124,7 @@ def _parquet_types(file: Path, schema: pa.Schema) -> dict[str, str]:
 # Columns as SQL.
 
 _WORDS = ", ".join(f"'{word}'" for word in pacsv.ConvertOptions().null_values)
-_NOTHING = f"{{0}} IN ({_WORDS})"
-"""What stands for nothing in a CSV file, but in a column of text."""
+_NOTHING = f"{{0}} IN ({_WORDS})"  # what stands for nothing in a CSV file, but in a column of text
 
 
 def _from_parquet(name: str, stored: str, wanted: pa.DataType, time: str) -> str:

@@ -96,14 +96,7 @@ class Handle(Running, Control):
     """A stream that answers queries.
 
     It knows the stream by its checkpoint folder, as another process would; so it also works where Spark runs the
-    stream elsewhere, and shows how things stand when the stream has stopped.
-
-    Parameters
-    ----------
-    query
-        Spark's own handle.
-    stream
-        What the stream is.
+    stream elsewhere, and shows how things stand when the stream has stopped. `query` is Spark's own handle.
     """
 
     def __init__(self, query: StreamingQuery, stream: StreamSpec) -> None:

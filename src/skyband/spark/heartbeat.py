@@ -73,8 +73,7 @@ class Observer:
 
     def __init__(self, checkpoint: Checkpoint, clock: Callable[[], float] = time.time) -> None:
         self.checkpoint, self.clock = checkpoint, clock
-        self.heard: float | None = None
-        """When there was the last sign of life, in seconds since 1970."""
+        self.heard: float | None = None  # when there was the last sign of life, in seconds since 1970
         self._last: float | None = None
 
     def look(self) -> Seen:

@@ -105,10 +105,8 @@ class Shown:
 class StreamJob(ABC):
     """What one kind of stream does with a micro-batch; it can be pickled before it is resumed."""
 
-    durable = True
-    """Whether the driver keeps the state, and takes commands; else Spark's state store keeps it."""
-    retried: str | None = None
-    """The suspended query that this batch tries again."""
+    durable = True  # whether the driver keeps the state, and takes commands; else Spark's state store keeps it
+    retried: str | None = None  # the suspended query that this batch tries again
 
     def __init__(self, spec: StreamSpec) -> None:
         self.spec = spec

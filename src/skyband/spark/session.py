@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import urlsplit
 
-from skyband.errors import InputError
+from skyband.errors import InputError, optional
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,11 +70,8 @@ def _with_settings(made: SparkSession) -> SparkSession:
 
 
 def _check_pyspark() -> None:
-    try:
+    with optional("the Spark engine", "spark"):
         import pyspark  # noqa: F401 - only to see whether it is there
-    except ImportError:
-        msg = "the Spark engine needs PySpark, which is missing; install it: pip install 'skyband[spark]'"
-        raise InputError(msg) from None
 
 
 def _connect(url: str) -> SparkSession:

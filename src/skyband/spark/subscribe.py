@@ -165,15 +165,7 @@ def _apply(subscriptions: Subscriptions, command: dict[str, Any]) -> None:
 
 
 class SubscriptionHandle(Running):
-    """A stream that serves subscriptions: StreamingQuery's words, and those for subscriptions that come and go.
-
-    Parameters
-    ----------
-    query
-        Spark's own handle.
-    checkpoint
-        The stream's folder.
-    """
+    """A stream that serves subscriptions: StreamingQuery's words, and those for subscriptions that come and go."""
 
     def add(self, *subscriptions: Subscription) -> None:
         """Let subscriptions see what comes from the next micro-batch on."""

@@ -13,12 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-TRIAL_BATCHES = 3
-"""After so many batches a query is no longer on trial."""
-COLD = 4
-"""So many times the budget has the first batch of a process, for which Spark compiles everything anew."""
-SLOW = 3
-"""A batch may take so many times as long as the slowest of the recent ones, whatever the budget."""
+TRIAL_BATCHES = 3  # after so many batches a query is no longer on trial
+COLD = 4  # so many times the budget has the first batch of a process, for which Spark compiles everything anew
+SLOW = 3  # a batch may take so many times as long as the slowest of the recent ones, whatever the budget
 RECENT = 10
 POLL = 0.25
 

@@ -119,11 +119,7 @@ class PHTree(PHBase):
 
 def needs_of(members: Sequence[Schedule]) -> Needs:
     """Return what queries need: the events from their next windows' starts on."""
-
-    def needs(passed: int) -> list[tuple[int, int]]:
-        return [(m.start(m.first_of(passed)), m.k) for m in members]
-
-    return needs
+    return lambda passed: [(m.start(m.first_of(passed)), m.k) for m in members]
 
 
 class Partitions(CandidateKeeper):
@@ -153,8 +149,9 @@ class Partitions(CandidateKeeper):
         most = 3 * int(ks.max(initial=0)) + 4
         while True:
             heap = np.empty((len(self.begin) + most, 4), np.int64)
+            edges = np.array([self.oldest * self.width, self.back * self.width, self.width], np.int64)
             status = kernel.process(
-                columns_of(self.store), slots, self.cand, self.begin, self.end, self.nodes, self._edges(), self.buffer,
+                columns_of(self.store), slots, self.cand, self.begin, self.end, self.nodes, edges, self.buffer,
                 self.used, self.depth, (due.start, due.end, ks), passed, at, heap, picks, offsets,
             )  # fmt: skip
             if status == kernel.DONE:
@@ -248,9 +245,6 @@ class Partitions(CandidateKeeper):
     def _back_best(self) -> SlotArray:
         """Return the best events of the back partition."""
         return self.cand[self.begin[-1] : self.end[-1]].copy()
-
-    def _edges(self) -> IntArray:
-        return np.array([self.oldest * self.width, self.back * self.width, self.width], np.int64)
 
     def _held(self) -> SlotArray:
         """Return the events of the back partition that may matter, in order of time."""

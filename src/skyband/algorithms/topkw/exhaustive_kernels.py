@@ -40,14 +40,7 @@ from skyband.algorithms.topkw.band_kernels import (
     touch,
     with_room_for,
 )
-from skyband.algorithms.topkw.event_kernels import (
-    cell_of,
-    expire_windows,
-    find_costs_of,
-    watch,
-    who_watches,
-    with_room,
-)
+from skyband.algorithms.topkw.event_kernels import cell_of, expire_windows, find_costs_of, watch, who_watches, with_room
 from skyband.compiled import jit
 
 

@@ -30,55 +30,25 @@ class Candidates:
     """Objects that could be refreshed, as columns: what the stream says of them and what the replica remembers.
 
     Rows come in the order of the answer, the best first, as far as the replica knows. Arrays cannot be written to.
-
-    Parameters
-    ----------
-    now
-        The time of the evaluation, in microseconds like all times here.
-    size, slide
-        Of the window.
-    k
-        How many rows an answer has; 0 where the answer is a set.
-    place
-        Rank in the Super-MTK+N list, from 0, or in the window where all of it is kept; -1 for objects without one.
-    time
-        Of the latest event on the stream.
-    score
-        The joined score, by the replica's value; NaN where it has none.
-    value
-        The replica's; NaN where it has none.
-    refreshed
-        When that was fetched.
-    best_before
-        Until when it is probably still true.
-    interval
-        The mean time between changes.
-    ascending
-        Whether smaller scores are better.
-    threshold
-        What the filter of the query compares values with, if it has one.
-    distance
-        The filtering distance threshold: how near to the threshold a value must be for the `.F` policies.
-    possible_scores
-        Scores that are equally likely once the value has changed, as far as changes have shown yet: a row for each
-        object; where they are left out, its score.
+    Times are in microseconds.
     """
 
-    now: int
-    size: int
+    now: int  # the time of the evaluation
+    size: int  # of the window
     slide: int
-    k: int
-    place: IntArray
-    time: IntArray
-    score: FloatArray
-    value: FloatArray
-    refreshed: IntArray
-    best_before: IntArray
-    interval: IntArray
-    ascending: bool = False
-    threshold: float | None = None
-    distance: float = 1_000.0
+    k: int  # how many rows an answer has; 0 where the answer is a set
+    place: IntArray  # rank in the Super-MTK+N list, from 0, or in the window where all of it is kept; -1: it has none
+    time: IntArray  # of the latest event on the stream
+    score: FloatArray  # the joined score, by the replica's value; NaN where it has none
+    value: FloatArray  # the replica's; NaN where it has none
+    refreshed: IntArray  # when that was fetched
+    best_before: IntArray  # until when it is probably still true
+    interval: IntArray  # the mean time between changes
+    ascending: bool = False  # whether smaller scores are better
+    threshold: float | None = None  # what the filter of the query compares values with, if it has one
+    distance: float = 1_000.0  # how near to the threshold a value must be for the `.F` policies
     possible_scores: FloatArray = field(default_factory=lambda: np.empty((0, 1)))
+    """Scores that are equally likely once the value has changed: a row for each object; left out, it is its score."""
 
     def __post_init__(self) -> None:
         if len(self.possible_scores) != len(self.score):

@@ -28,8 +28,8 @@ from functools import partial
 
 import numpy as np
 
-from skyband.order import FloatArray, IntArray
-from skyband.remote.policies.base import Candidates, Policy, Random, wsj
+from skyband.order import FloatArray
+from skyband.remote.policies.base import Candidates, Policy, wsj
 
 _STEEP = 1.702  # the logistic curve that is nearest to the normal distribution
 _BLUR = 0.05  # of a border, in ranks squared, where every score is known
@@ -40,11 +40,8 @@ def gaining(name: str, members: float) -> Policy:
 
     The first rank is worth 1, the whole set is worth `members`: more of it serves precision, less serves nDCG.
     """
-    return Policy(name, wsj, partial(_largest_first, members), partial(expected_gain, members))
-
-
-def _largest_first(members: float, candidates: Candidates, budget: int, random: Random) -> IntArray:  # noqa: ARG001
-    return np.argsort(-expected_gain(members, candidates), kind="stable")
+    gain = partial(expected_gain, members)
+    return Policy(name, wsj, lambda candidates, *_: np.argsort(-gain(candidates), kind="stable"), gain)
 
 
 def expected_gain(members: float, candidates: Candidates) -> FloatArray:

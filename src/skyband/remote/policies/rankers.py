@@ -50,15 +50,11 @@ def wbm_score(candidates: Candidates) -> IntArray:
     """
     slide, now = candidates.slide, candidates.now
     renewed = np.where(candidates.best_before == NEVER, now, candidates.best_before)
-    life = _ceil(candidates.time + candidates.size - now, slide)
+    life = -((now - candidates.time - candidates.size) // slide)  # rounded up
     interval = np.maximum(candidates.interval, 1)
     missed = np.maximum(now - renewed, 0) // interval
-    fresh = _ceil(renewed - now + (missed + 1) * interval, slide)
-    return np.minimum(life, fresh)
-
-
-def _ceil(length: IntArray, slide: int) -> IntArray:
-    return -(-length // slide)
+    fresh = -((now - renewed - (missed + 1) * interval) // slide)
+    return np.asarray(np.minimum(life, fresh))
 
 
 def filter_update(candidates: Candidates, budget: int, random: Random) -> IntArray:  # noqa: ARG001

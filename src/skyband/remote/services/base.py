@@ -33,17 +33,7 @@ class Service(Protocol):
 
 
 class ServiceError(SkybandError):
-    """A request that failed.
-
-    Parameters
-    ----------
-    message
-        What happened.
-    retry
-        Whether asking again may help.
-    after
-        How many seconds to leave the service alone, if it said so.
-    """
+    """A request that failed: whether to `retry`, and `after` how many seconds, if the service said so."""
 
     def __init__(self, message: str, *, retry: bool = True, after: float | None = None) -> None:
         super().__init__(message)

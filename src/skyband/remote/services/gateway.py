@@ -36,36 +36,18 @@ _GRACE = 1.1  # a service that keeps to its timeout itself ends before it is giv
 
 @dataclass
 class Traffic:
-    """What was asked, and what came of it.
+    """What was asked, and what came of it."""
 
-    Parameters
-    ----------
-    requests
-        That were made, with `retries`, those that were repeated.
-    ids
-        That were asked for in them, each time.
-    failed
-        Ids for which no usable value came.
-    timeouts
-        Requests that took too long.
-    missing
-        Ids that do not exist; `remembered` are those that were known not to, and not asked for.
-    bad
-        Values that are no number; `unexpected` are those of ids that nobody asked for.
-    late
-        Values that came after the answer had gone out.
-    """
-
-    requests: int = 0
-    retries: int = 0
-    ids: int = 0
-    failed: int = 0
-    timeouts: int = 0
-    missing: int = 0
-    remembered: int = 0
-    bad: int = 0
-    unexpected: int = 0
-    late: int = 0
+    requests: int = 0  # that were made, also those that repeat others
+    retries: int = 0  # requests that repeat others
+    ids: int = 0  # that were asked for in them, each time
+    failed: int = 0  # ids for which no usable value came
+    timeouts: int = 0  # requests that took too long
+    missing: int = 0  # ids that do not exist
+    remembered: int = 0  # ids that were known not to exist, and not asked for
+    bad: int = 0  # values that are no number
+    unexpected: int = 0  # values of ids that nobody asked for
+    late: int = 0  # values that came after the answer had gone out
 
     def __add__(self, other: Traffic) -> Traffic:
         return Traffic(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -109,16 +91,9 @@ class _Round:
 
 
 class Gateway:
-    """Asks a service within limits.
+    """Asks a service, anything with a `fetch` or a function from ids to values, within limits.
 
-    Parameters
-    ----------
-    service
-        Anything with a `fetch`, or a function from ids to values.
-    limits
-        How it may be asked.
-    clock, sleep, wall
-        Seconds that only grow, a way to wait, and seconds that other processes know as well; for tests.
+    For tests: `clock` returns seconds that only grow, `wall` those that other processes know as well; `sleep` waits.
     """
 
     def __init__(
@@ -226,13 +201,8 @@ class Gateway:
     def resume(self, state: State | None = None) -> None:
         """Go on after a restart, so that no series of them asks more often than is allowed.
 
-        The first request waits as if one had been made just before. A gateway that has made requests of its own knows
-        better than any state, and ignores it.
-
-        Parameters
-        ----------
-        state
-            What `state` returned before the restart, if that is known.
+        The first request waits as if one had been made just before. The `state` is that before the restart, if it is
+        known; a gateway that has made requests of its own knows better than any state, and ignores it.
         """
         with self._changed:
             if self.traffic.requests:

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from skyband.errors import InputError
+from skyband.errors import InputError, optional
 from skyband.remote.services.base import Id, ServiceError, ServiceTimeout, matched
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-_FORM = "dialect+driver://user:password@host:port/database, such as postgresql+psycopg://me:secret@localhost/shop"
+FORM = "dialect+driver://user:password@host:port/database, such as postgresql+psycopg://me:secret@localhost/shop"
+UNREADABLE = f"cannot read the URL of the database (not shown, as it may hold a password); write {FORM}"
 
 
 class Sql:
@@ -51,18 +52,12 @@ class Sql:
         self._given = engine, statement
         self._statement = sa.text(statement).bindparams(sa.bindparam("ids", expanding=True))
         self._own = isinstance(engine, str)
-        self._engine = self._open(engine) if isinstance(engine, str) else engine
-
-    @staticmethod
-    def _open(url: str) -> Engine:
-        sa = _sqlalchemy()
         try:
-            return sa.create_engine(url)  # type: ignore[no-any-return]
+            self._engine: Engine = sa.create_engine(engine) if isinstance(engine, str) else engine
         except (sa.exc.ArgumentError, ValueError):
-            msg = f"cannot read the URL of the database (not shown, as it may hold a password); write {_FORM}"
-            raise InputError(msg) from None
+            raise InputError(UNREADABLE) from None
         except ImportError as error:
-            msg = f"cannot load the driver of the database: {error}; install it, or name another: {_FORM}"
+            msg = f"cannot load the driver of the database: {error}; install it, or name another: {FORM}"
             raise InputError(msg) from None
 
     def __reduce__(self) -> Any:
@@ -93,6 +88,12 @@ class Sql:
         return matched(ids, rows, complete=True)
 
 
+def _sqlalchemy() -> Any:
+    with optional("a service in SQL", "remote"):
+        import sqlalchemy
+    return sqlalchemy
+
+
 @contextmanager
 def _cancelled_after(seconds: float, connection: Connection, late: threading.Event) -> Iterator[None]:
     """Cancel what a connection is doing when it takes too long, and say so, where its driver can."""
@@ -111,12 +112,3 @@ def _cancelled_after(seconds: float, connection: Connection, late: threading.Eve
         yield
     finally:
         timer.cancel()
-
-
-def _sqlalchemy() -> Any:
-    try:
-        import sqlalchemy
-    except ImportError:
-        msg = "the SQL service needs SQLAlchemy, which is missing; install it: pip install 'skyband[remote]'"
-        raise InputError(msg) from None
-    return sqlalchemy

@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-from skyband.errors import InputError
+from skyband.errors import optional
 from skyband.remote.services.base import ServiceError, ServiceTimeout
 
 if TYPE_CHECKING:
     from httpx2 import Client, Response
 
-LARGEST_REPLY = 64 * 2**20
-"""How many bytes of a reply are read, unpacked; a longer one is a failure."""
+LARGEST_REPLY = 64 * 2**20  # how many bytes of a reply are read, unpacked; a longer one is a failure
 _BUSY = (429, 503)
 _LONGEST_REST = 3_600.0
 
@@ -24,12 +23,8 @@ _LONGEST_REST = 3_600.0
 class Web:
     """A client that is made when it is first needed, and shared by all threads.
 
-    Parameters
-    ----------
-    headers
-        Sent with every request, such as credentials.
-    client
-        An `httpx2.Client` of your own, for proxies or certificates.
+    The `headers`, such as credentials, are sent with every request. For proxies or certificates, give an
+    `httpx2.Client` of your own.
     """
 
     def __init__(self, headers: Mapping[str, str] | None, client: Client | None) -> None:
@@ -65,6 +60,12 @@ class Web:
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
             msg = f"the request failed: {type(error).__name__}"  # its text may hold the URL, and that a secret
             raise ServiceError(msg) from error
+
+
+def _httpx2() -> Any:
+    with optional("a service over HTTP", "remote"):
+        import httpx2
+    return httpx2
 
 
 def _check_status(response: Response) -> None:
@@ -113,12 +114,3 @@ def _json(body: bytes) -> Any:
     except (ValueError, RecursionError) as error:
         msg = f"the reply of {len(body):,} bytes is no JSON"
         raise ServiceError(msg) from error
-
-
-def _httpx2() -> Any:
-    try:
-        import httpx2
-    except ImportError:
-        msg = "services over HTTP need httpx2, which is missing; install it: pip install 'skyband[remote]'"
-        raise InputError(msg) from None
-    return httpx2

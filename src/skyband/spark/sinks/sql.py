@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from skyband.answers.table import column_as_text
-from skyband.errors import InputError
+from skyband.errors import InputError, optional
 from skyband.events.keys import is_text
 from skyband.files import durable
 from skyband.files.writers import as_text
+from skyband.remote.services.sql import FORM, UNREADABLE
 from skyband.spark.sinks.rows import NUMBER, holds_answers, keyed
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
 
 ROWS_AT_ONCE = 10_000
-FORM = "dialect+driver://user:password@host:port/database, such as postgresql+psycopg://me:secret@localhost/shop"
 
 
 class Sql:
@@ -51,8 +51,7 @@ class Sql:
         try:
             self._url = sa.make_url(url)
         except (sa.exc.ArgumentError, ValueError):
-            msg = f"cannot read the URL of the database (not shown, as it may hold a password); write {FORM}"
-            raise InputError(msg) from None
+            raise InputError(UNREADABLE) from None
         self.table = table
         self._engine: Engine | None = None
 
@@ -102,11 +101,8 @@ class Sql:
 
 
 def _sqlalchemy() -> Any:
-    try:
+    with optional("the SQL sink", "sql"):
         import sqlalchemy
-    except ImportError:
-        msg = "the SQL sink needs SQLAlchemy, which is missing; install it: pip install 'skyband[sql]'"
-        raise InputError(msg) from None
     return sqlalchemy
 
 
