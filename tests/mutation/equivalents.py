@@ -37,16 +37,9 @@ EQUIVALENT: dict[str, dict[str, list[str]]] = {
             "RankingGroup._batch_counts: self.ranking.counts or not self.schedules"
             " -> (self.ranking.counts and (not self.schedules))",
         ],
-        "the rows of count windows are always listed": [
-            "RankingGroup._count: not self.ranking.counts -> (self.ranking.counts)",
-        ],
         "Arrow does not encode twice": [
             "_numbers: ids if pa.types.is_dictionary(ids.type) else ids.dictionary_encode()"
             " -> (ids.dictionary_encode())",
-        ],
-        "why is shown where an answer is not whole": [
-            "RankingGroup._blocks: WARMING_UP if exact else np.where(whole, APPROXIMATE, WARMING_UP)"
-            " -> (np.where(whole, APPROXIMATE, WARMING_UP))",
         ],
         "no columns look alike in all answers": [
             "RankingGroup._look: select and payload is not None -> (select or payload is not None)",
