@@ -95,6 +95,35 @@ def test_events_of_keys(
     assert told(played(query, rows, size, kept)) == answers(query, rows)
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(ROWS, min_size=1, max_size=40),
+    score=st.sampled_from(list(AGGREGATES)),
+    window=st.sampled_from(
+        [sb.Window.cumulative(12, step=4), sb.Window.all_time(every=7), sb.Window.calendar("day", zone="Europe/Berlin")]
+    ),
+    partition_by=st.sampled_from(PARTITIONS),
+    group_by=st.sampled_from(GROUPS),
+    having=st.sampled_from(list(CONDITIONS)),
+    size=st.integers(1, 15),
+    kept=st.integers(0, 3),
+)
+def test_aggregates_of_keys_over_other_windows(
+    rows: list[Row], score: str, window: sb.Window, partition_by: Any, group_by: Any, having: str | None, size: int,
+    kept: int,
+) -> None:  # fmt: skip
+    query = sb.Query(
+        "q", k=2, score=score, window=window, partition_by=partition_by, group_by=group_by, having=having,
+        select=tuple(FURTHER[5:8]),
+    )  # fmt: skip
+    valid = [row for row in rows if row["t"] is not None and (group_by is not None or row["id"] is not None)]
+    found = played(query, rows, size, kept)
+    assert bool(found) == bool(valid)
+    for answer in found:
+        inside = [row for row in valid if (answer.start is None or answer.start <= row["t"]) and row["t"] < answer.end]
+        assert told([answer])[0][2] == keyed.aggregated(query, inside)
+
+
 def test_early_answers_of_aggregates_come_when_they_look_different() -> None:
     query = sb.Query(
         "q", k=2, score="sum(x)", window=sb.Window(20, slide=10), partition_by=("venue",), group_by=("city", "flag"),
