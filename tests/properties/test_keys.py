@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -175,6 +176,20 @@ def test_more_distinct_values_than_are_kept_are_not_called_exact(monkeypatch: py
 
 def _truth(query: sb.Query, rows: list[Row]) -> list[Any]:
     return keyed.answers(query, [row | {"x": 0.0, "city": None, "flag": None} for row in rows])
+
+
+def test_the_first_and_the_last_time_of_a_group() -> None:
+    stamps = pa.array([datetime(2026, 1, day, tzinfo=UTC) for day in (3, 1, 2)] + [None], pa.timestamp("s", "UTC"))
+    query = sb.Query(
+        "q", k=3, score="count(*)", window=sb.Window(10), group_by="g",
+        select=("min(seen) AS first", "max(seen) AS last", "count(DISTINCT seen) AS times", "count(seen) AS c"),
+    )  # fmt: skip
+    rows = {"t": [1, 2, 3, 4], "id": [1] * 4, "g": ["a", "a", "a", "b"], "seen": stamps}
+    (answer,) = sb.run(query, rows, time="t", id="id")
+    third, first = datetime(2026, 1, 3, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)
+    assert [tuple(row.values.values()) for row in answer.rows] == [(first, third, 3, 3), (None, None, 0, 0)]
+    with pytest.raises(sb.QueryError, match="a score must be number or integer, and seen is time"):
+        list(sb.run(sb.Query("q", k=1, score="sum(seen)", window=sb.Window(1)), rows, time="t", id="id"))
 
 
 def test_sketches_are_as_good_as_they_say() -> None:
