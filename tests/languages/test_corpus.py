@@ -11,6 +11,7 @@ import pytest
 
 import skyband as sb
 from tests.languages.corpus.cases import CASES, Case
+from tests.languages.corpus.chance import drawn
 from tests.languages.corpus.check import selected, shown, standing
 from tests.languages.corpus.truth import database, rows_of, sales
 
@@ -36,6 +37,17 @@ def test_local(case: Case, truth: duckdb.DuckDBPyConnection) -> None:
     assert wanted
     rows = standing(answers.to_pylist(), "window_end" not in names)
     assert shown(rows, names) == wanted
+
+
+@pytest.mark.parametrize("first", range(0, 100, 20))
+def test_random_queries(first: int, truth: duckdb.DuckDBPyConnection) -> None:
+    for seed in range(first, first + 20):
+        case = drawn(seed)
+        found = selected(case, SALES.schema)
+        names, wanted = rows_of(truth, case.truth)
+        answers = sb.run(found.query, SALES, time="ts", id="id").table()
+        rows = standing(answers.to_pylist(), "window_end" not in names)
+        assert shown(rows, names) == wanted, (seed, case.text)
 
 
 def test_every_answer_is_exact() -> None:

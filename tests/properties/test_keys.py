@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -192,6 +193,27 @@ def test_columns_that_do_not_fit_are_named(given: dict[str, Any], message: str) 
     with pytest.raises(sb.QueryError) as caught:
         list(sb.run(sb.Query("q", **(usual | given)), STREAM, time="t", id="id"))
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("by", ["day", "moment", "share", "flag", "coded"])
+def test_partitions_of_every_type_are_the_same_for_events_and_aggregates(by: str) -> None:
+    columns = {
+        "t": [1, 2, 3, 35], "id": [1, 2, 3, 4], "x": [1.0, 2.0, 3.0, 4.0],
+        "day": pa.array([1, 2, 1, None], pa.date32()), "moment": pa.array([1, 2, None, 2], pa.timestamp("s")),
+        "share": [0.5, 0.25, None, 0.0], "flag": [True, None, False, None],
+        "coded": pa.array(["b", "a", None, "b"]).dictionary_encode(),
+    }  # fmt: skip
+    events, sums = (
+        [
+            (a.end, [(row.partition, row.id, row.score) for row in a.rows])
+            for a in sb.run(
+                sb.Query("q", k=1, score=score, window=sb.Window(10), partition_by=by), columns, time="t", id="id"
+            )
+        ]
+        for score in ("x", "sum(x)")
+    )
+    assert events == sums
+    assert len(sums) == 4, "empty windows are answered, too"
 
 
 @pytest.mark.parametrize("batch_rows", [1, 2, 100])

@@ -50,6 +50,7 @@ class _Bounds:
     arguments: dict[str, Bound]
     key: Bound | None
     partition: Bound | None
+    parts: pa.DataType
     ids: pa.DataType
     remotes: pa.DataType
 
@@ -114,8 +115,7 @@ class Partials:
     @property
     def no_partitions(self) -> pa.Array:
         """The partitions of no rows."""
-        bound = None if self._bounds is None else self._bounds.partition
-        return pa.array([], pa.null() if bound is None else bound.arrow)
+        return pa.array([], pa.null() if self._bounds is None else self._bounds.parts)
 
     def __len__(self) -> int:
         return sum(part.num_rows for part in self._parts)
@@ -167,12 +167,13 @@ class Partials:
                        for name, one in self.measures.items()},
             key=None if self.key is None else self.key.bind(schema),
             partition=None if self.partition is None else self.partition.bind(schema),
+            parts=pa.null() if self.partition is None else part_type(self.partition, schema),
             ids=ids,
             remotes=ids if self.on is None else _id_type(plain(self.on).expression, "the join's on", schema),
         )  # fmt: skip
 
         kinds = {ID: ids} | {CARRIED + one.name: one.type(schema) for one in self.outputs}
-        kinds |= {} if self._bounds.partition is None else {PART: self._bounds.partition.arrow}
+        kinds |= {} if self.partition is None else {PART: self._bounds.parts}
         self._parts = [retyped(part, kinds) for part in self._parts]
 
     def push(self, rows: EventBatch) -> BatchOutcome:
@@ -206,7 +207,7 @@ class Partials:
         time = rows.time[chosen]
         columns: dict[str, Any] = {
             PANE: self.panes.of(self.positions(time)),
-            **({} if bounds.partition is None else {PART: bounds.partition.values(batch).cast(bounds.partition.arrow)}),
+            **({} if bounds.partition is None else {PART: bounds.partition.values(batch).cast(bounds.parts)}),
             ID: rows.ids.take(pa.array(chosen)).cast(bounds.ids),
             TIME: time,
             ROWS: np.ones(len(chosen), np.int64),
@@ -230,7 +231,8 @@ class Partials:
             # Which windows are the first is the same for all times of the first pane.
             self._note(int(time.min()), int(time.max()), int(partials[ROWS].to_numpy().sum()))
             self._parts.append(partials)
-            if len(self._parts) > MOST_PARTS or self._values > MOST_VALUES:
+            full = bool(self._sets) and sum(int(self._values(part).sum()) for part in self._parts) > MOST_VALUES
+            if len(self._parts) > MOST_PARTS or full:
                 self._parts = [self._reduced(_concat(self._parts), PANE)]
                 self._bound_values()
         if settled is not None and settled.num_rows:
@@ -239,27 +241,29 @@ class Partials:
             self._settle(settled)
 
     @property
-    def _values(self) -> int:
-        """How many distinct values are kept."""
-        sets = [name for name, one in self.measures.items() if one.function == DISTINCT]
-        return sum(len(pc.list_flatten(part[name])) for part in self._parts for name in sets)
+    def _sets(self) -> list[str]:
+        """The columns of distinct values, of which there is a bound."""
+        return [name for name, one in self.measures.items() if one.function == DISTINCT]
+
+    def _values(self, part: pa.Table) -> IntArray:
+        """Return how many distinct values each row of a part has."""
+        sizes = np.zeros(part.num_rows, np.int64)
+        for name in self._sets:
+            sizes += pc.list_value_length(part[name]).to_numpy()
+        return sizes
 
     def _bound_values(self) -> None:
         """Forget distinct values beyond the bound, those of the latest panes first; note which panes lack any."""
-        if self._values <= MOST_VALUES:
-            return
         (part,) = self._parts
-        pane = part[PANE].to_numpy()
+        pane, sizes = part[PANE].to_numpy(), self._values(part)
         order = np.argsort(pane, kind="stable")
-        sizes = np.zeros(len(pane), np.int64)
-        sets = [name for name, one in self.measures.items() if one.function == DISTINCT]
-        for name in sets:
-            sizes += pc.list_value_length(part[name]).to_numpy()
-        lacking = order[np.cumsum(sizes[order]) > MOST_VALUES]
+        lacking = order[(np.cumsum(sizes[order]) > MOST_VALUES) & (sizes[order] > 0)]
+        if len(lacking) == 0:
+            return
         self._cut |= set(pane[lacking].tolist())
         kept = np.ones(len(pane), bool)
         kept[lacking] = False
-        for name in sets:
+        for name in self._sets:
             cut = pc.if_else(pa.array(kept), part[name].combine_chunks(), pa.scalar([], part[name].type))
             part = part.set_column(part.column_names.index(name), name, cut)
         self._parts = [part]
@@ -563,6 +567,12 @@ def _id_type(key: Expression, what: str, schema: pa.Schema) -> pa.DataType:
         msg = f"{what} names {str(key)!r}, which is {kind}; ids are text or whole numbers that fit int64: cast it"
         raise InputError(msg)
     return _plain(kind)
+
+
+def part_type(partition: Expression, schema: pa.Schema) -> pa.DataType:
+    """Return the type of partitions; times stay what they are."""
+    bound = partition.bind(schema)
+    return Output("", partition).type(schema) if bound.type == "time" else bound.arrow
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
