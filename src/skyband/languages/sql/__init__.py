@@ -8,7 +8,7 @@ parsed text it used, and in the end whatever is left is refused by its name: not
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from sqlglot import exp
@@ -147,10 +147,11 @@ class _Script:
         return [self._selected(statement, relation, alone) for statement, relation in reversed(found)]
 
     def _declare(self, statement: Statement) -> None:
-        table = table_of(self.selects, statement)
-        self.tables[str(statement.name)] = table
-        self.scans[str(statement.name)] = table.scan
-        self.selects.computed[str(statement.name)] = table.computed
+        table, name = table_of(self.selects, statement), str(statement.name)
+        known = self.scans.get(name) or self.scans.get("")
+        if table.scan.time is None and known is not None:
+            table.scan = replace(table.scan, time=known.time)
+        self.tables[name], self.scans[name], self.selects.computed[name] = table, table.scan, table.computed
 
     def _body(self, tokens: list[Token]) -> exp.Expression:
         return self.text.parsed(tokens)
