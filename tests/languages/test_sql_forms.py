@@ -88,6 +88,9 @@ def test_times_and_ids_by_their_types() -> None:
     (one,) = read_sql("SELECT price, shop FROM s ORDER BY seen DESC LIMIT 1", columns=schema, time=only_time(schema))
     assert (one.query.score, one.time, common_id([one], schema)) == ("unix_micros(seen)", "seen", "shop")
     assert common_id([one], schema.remove(2)) is None
+    more = schema.append(pa.field("volume", pa.int64()))
+    (one,) = read_sql("SELECT shop FROM s ORDER BY price LIMIT 1", columns=more)
+    assert (common_id([one], more), common_id([one], more, {"shop"})) == ("shop", "volume")
     assert only_time(schema.append(pa.field("other", pa.timestamp("s")))) is None
 
 

@@ -7,7 +7,7 @@ parsed text it used, and in the end whatever is left is refused by its name: not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -203,12 +203,16 @@ def only_time(schema: pa.Schema | None) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def common_id(found: Sequence[Selected], schema: pa.Schema | None) -> str | None:
-    """Return the column of ids: the first that queries name, and that can hold ids; they must agree on it."""
+def common_id(found: Sequence[Selected], schema: pa.Schema | None, lacking: Collection[str] = ()) -> str | None:
+    """Return the column of ids: the first that queries name, and that can hold ids; they must agree on it.
+
+    Columns that are `lacking` values come last, since rows without an id are rejected.
+    """
 
     def serves(name: str) -> bool:
         return schema is None or (name in schema.names and is_key(schema.field(name).type))
 
-    chosen = [next((name for name in one.ids if serves(name)), None) for one in found]
+    whole = [sorted(one.ids, key=lambda name: name in lacking) for one in found]
+    chosen = [next(filter(serves, names), None) for names in whole]
     ranked = [name for one, name in zip(found, chosen, strict=True) if one.query.ranks_events] or chosen[:1]
     return ranked[0] if len(set(ranked)) == 1 else None
