@@ -142,6 +142,7 @@ def test_dialects() -> None:
         ("CREATE VIEW v SOON AS SELECT 1", "'SOON' is not expected here; write CREATE VIEW", "SOON"),
         ("INSERT INTO x VALUES (1)", "here comes a query, SELECT …, and not 'VALUES'", "VALUES"),
         ("INSERT INTO x (a, b) SELECT id FROM s ORDER BY id LIMIT 1", "there are 2 new names for 1 columns", ""),
+        (f"SELECT id FROM {WINDOWS} /*+ OPTIONS('a'='b') */ ORDER BY price LIMIT 1", "a hint is not supported", "/*+"),
         ("SET 'a' = 'b'", "'SET' is not expected here", "SET"),
         (f"SELECT shop FROM ({RANKED}) WHERE n <= 3 GROUP BY shop", "GROUP BY behind a ranking", ""),
         (f"SELECT COUNT(*) FROM {WINDOWS} GROUP BY window_end ORDER BY 1 LIMIT 1", "nothing to rank", ""),
