@@ -227,6 +227,18 @@ def test_provisional_answers_of_growing_windows_show_the_next_end(algorithm: str
     ]  # fmt: skip
 
 
+def test_provisional_sums_of_growing_windows_show_the_next_end() -> None:
+    windows = {"day": sb.Window.cumulative(100, step=10), "ever": sb.Window.all_time(every=10)}
+    queries = [sb.Query(name, k=1, score="sum(x)", window=w, emit="early") for name, w in windows.items()]
+    monitor = sb.Monitor(queries, time="t", id="id")
+    monitor.push({"t": [3, 14, 15], "id": [1, 2, 1], "x": [1.0, 2.0, 3.0]})
+    shown = [(a.query, a.start, a.end, a.provisional, [row.score for row in a.rows]) for a in monitor.advance(10)]
+    assert shown == [
+        ("day", 0, 10, False, [1.0]), ("ever", None, 10, False, [1.0]),
+        ("day", 0, 20, True, [4.0]), ("ever", None, 20, True, [4.0]),
+    ]  # fmt: skip
+
+
 def test_no_event_is_late_for_all_time_and_one_of_the_day_before_is_for_a_day() -> None:
     late: list[Any] = []
     day = sb.Query("day", k=1, score="x", window=sb.Window.cumulative(100, step=10))
@@ -235,3 +247,31 @@ def test_no_event_is_late_for_all_time_and_one_of_the_day_before_is_for_a_day() 
     monitor.advance(201)
     monitor.push({"t": [199], "id": [2], "x": [1.0]})
     assert [batch["id"].to_pylist() for batch in late] == [[2]]
+
+
+@pytest.mark.parametrize("algorithm", ["staircase", "mtoplist"])
+def test_a_calendar_is_filled_from_the_past(algorithm: str) -> None:
+    hour, base = 3_600_000_000, microseconds(datetime(2025, 3, 28, tzinfo=UTC))
+    rows: list[Any] = [{"t": base + n * hour, "id": n % 5, "x": float(n * 37 % 101)} for n in range(96)]
+    old = sb.Query("old", k=1, score="x", window=sb.Window.calendar("day", zone="Europe/Berlin"))
+    new = sb.Query("new", k=4, score="x", window=old.window)
+    truth, ours = (sb.Monitor(queries, algorithm=algorithm, time="t", id="id") for queries in ([old, new], [old]))
+    for monitor in (truth, ours):
+        monitor.push(rows[:62])
+        monitor.advance(rows[61]["t"])  # on the day of 23 hours, which began at 23:00
+    (missed,) = ours.register(new, history=True)
+    assert missed is not None
+    assert (missed.low, missed.high) == (base + 47 * hour, rows[61]["t"] + 1)
+    assert f"missed events from {missed.low} to {missed.high}: they will be read" in ours.explain()
+    for monitor in (truth, ours):
+        monitor.push(rows[62:70])
+        monitor.advance(rows[63]["t"])
+    (past,) = ours.backfills()
+    assert (past.low, past.high) == (missed.low, missed.high)
+    ours.fill("new", rows)
+    answers = []
+    for monitor in (truth, ours):
+        monitor.push(rows[70:])
+        answers.append([(a.query, a.start, a.end, a.exact, a.rows) for a in monitor.finish()])
+    assert answers[0] == answers[1]
+    assert answers[0][0][2] == base + 70 * hour

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -192,6 +193,47 @@ def test_columns_that_do_not_fit_are_named(given: dict[str, Any], message: str) 
     with pytest.raises(sb.QueryError) as caught:
         list(sb.run(sb.Query("q", **(usual | given)), STREAM, time="t", id="id"))
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("by", ["day", "moment", "share", "flag", "coded"])
+def test_partitions_of_every_type_are_the_same_for_events_and_aggregates(by: str) -> None:
+    columns = {
+        "t": [1, 2, 3, 35], "id": [1, 2, 3, 4], "x": [1.0, 2.0, 3.0, 4.0],
+        "day": pa.array([1, 2, 1, None], pa.date32()), "moment": pa.array([1, 2, None, 2], pa.timestamp("s")),
+        "share": [0.5, 0.25, None, 0.0], "flag": [True, None, False, None],
+        "coded": pa.array(["b", "a", None, "b"]).dictionary_encode(),
+    }  # fmt: skip
+    events, sums = (
+        [
+            (a.end, [(row.partition, row.id, row.score) for row in a.rows])
+            for a in sb.run(
+                sb.Query("q", k=1, score=score, window=sb.Window(10), partition_by=by), columns, time="t", id="id"
+            )
+        ]
+        for score in ("x", "sum(x)")
+    )
+    assert events == sums
+    assert len(sums) == 4, "empty windows are answered, too"
+
+
+@pytest.mark.parametrize("batch_rows", [1, 2, 100])
+def test_keys_that_hold_nothing_at_first(batch_rows: int) -> None:
+    rows = [{"t": t, "id": t, "venue": "v" if t > 3 else None, "city": None, "x": float(t)} for t in range(6)]
+    window = sb.Window(10)
+    queries = [
+        sb.Query("events", k=1, score="x", window=window, partition_by=("venue", "city"), select=("venue AS v",)),
+        sb.Query("parts", k=1, score="sum(x)", window=window, partition_by=("venue", "city")),
+        sb.Query("part", k=1, score="sum(x)", window=window, partition_by="venue"),
+        sb.Query("groups", k=2, score="sum(x)", window=window, group_by=("venue", "city"), select=("city AS c",)),
+    ]
+    found = sb.run(queries, rows, time="t", id="id", watermark=0, batch_rows=batch_rows)
+    shown = {answer.query: [(row.partition, row.id, row.score) for row in answer.rows] for answer in found}
+    assert shown == {
+        "events": [("\\N|\\N", 3, 3.0), ("v|\\N", 5, 5.0)],
+        "parts": [("\\N|\\N", 3, 3.0), ("v|\\N", 5, 5.0)],
+        "part": [(None, 3, 3.0), ("v", 5, 5.0)],
+        "groups": [(None, "v|\\N", 9.0), (None, "\\N|\\N", 6.0)],
+    }
 
 
 def test_such_a_query_is_plain_data() -> None:

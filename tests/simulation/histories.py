@@ -72,6 +72,8 @@ class Ask:
     closed: str = "left"
     counts: bool = False
     kind: str = "sliding"  # or "cumulative" (then the slide divides the size), or "all_time"
+    ties: str | None = None
+    prefer: str = "latest"
 
     def query(self) -> sb.Query:
         if self.kind == "cumulative":
@@ -85,12 +87,26 @@ class Ask:
         return sb.Query(
             self.name, k=self.k, score=self.score, window=window, where=self.where, partition_by=self.partition_by,
             distinct=self.distinct, order=self.order, emit=self.emit, select=self.select,  # type: ignore[arg-type]
+            ties=self.ties, prefer=self.prefer,  # type: ignore[arg-type]
         )  # fmt: skip
 
     def simpler(self) -> Iterator[Ask]:
         """Yield the same query with something left out, for histories that fail."""
         plain = Ask(self.name, self.k, self.size, self.slide, counts=self.counts)
-        for name in ("where", "partition_by", "select", "distinct", "emit", "order", "offset", "closed", "score"):
+        names = (
+            "where",
+            "partition_by",
+            "select",
+            "distinct",
+            "emit",
+            "order",
+            "offset",
+            "closed",
+            "score",
+            "ties",
+            "prefer",
+        )
+        for name in names:
             if getattr(self, name) != getattr(plain, name):
                 yield replace(self, **{name: getattr(plain, name)})
         if self.k > 1:
@@ -168,6 +184,7 @@ class Can:
     """What an engine or algorithm can be asked for."""
 
     distincts: tuple[str | None, ...] = (None, "best", "latest")
+    ties: tuple[str | None, ...] = (None, None, None, "with", "dense")
     counts: bool = True
     changes: tuple[str, ...] = ("register", "pause", "resume", "remove", "change")
     emits: tuple[str, ...] = ("final", "changes", "entered", "left", "early")
@@ -275,7 +292,7 @@ def by_lists(history: History) -> History:
 
 def like(ask: Ask, other: Ask) -> Ask:
     """Return a query that ranks as another one does."""
-    same = ("score", "where", "partition_by", "distinct", "order", "select", "counts")
+    same = ("score", "where", "partition_by", "distinct", "order", "select", "counts", "ties", "prefer")
     changed = replace(ask, **{name: getattr(other, name) for name in same})
     return replace(changed, offset=0, closed="left") if changed.counts else changed
 
@@ -370,6 +387,8 @@ def draw_ask(rng: np.random.Generator, name: str, can: Can) -> Ask:
         emit=str(rng.choice(can.emits)) if rng.integers(2) else "final",
         select=select,
         counts=counts,
+        ties=can.ties[rng.integers(len(can.ties))],
+        prefer=str(rng.choice(["latest", "latest", "earliest"])),
     )
     if counts or rng.integers(2):
         return ask

@@ -30,7 +30,12 @@ def monitor(algorithm: str, new_process: bool = False) -> tuple[Can, Play]:
         outcome = engines.play(history, algorithm, new_process=new_process)
         judge(outcome, Truth.of(history), exact=chosen.exact, covers=algorithm == "staircase")
 
-    return Can(distincts=chosen.distincts, grows="cumulative" in chosen.kinds), play
+    return Can(distincts=chosen.distincts, ties=ties_of(algorithm), grows="cumulative" in chosen.kinds), play
+
+
+def ties_of(algorithm: str) -> tuple[str | None, ...]:
+    """Return how an algorithm treats ties: those of papers have no shared ranks."""
+    return Can().ties if algorithm == "staircase" else (None,)
 
 
 def local(algorithm: str) -> tuple[Can, Play]:
@@ -39,7 +44,7 @@ def local(algorithm: str) -> tuple[Can, Play]:
 
     chosen = ALGORITHMS[algorithm]
     return Can(
-        distincts=chosen.distincts, changes=(), emits=("final", "changes", "entered", "left"),
+        distincts=chosen.distincts, ties=ties_of(algorithm), changes=(), emits=("final", "changes", "entered", "left"),
         grows="cumulative" in chosen.kinds,
     ), play  # fmt: skip
 

@@ -65,7 +65,7 @@ class Shared:
 
 def ranks_alike(one: Ask, other: Ask) -> bool:
     """Tell whether what is kept for one query serves another: the selected columns settle ties."""
-    same = ("score", "where", "partition_by", "distinct", "order", "counts")
+    same = ("score", "where", "partition_by", "distinct", "order", "counts", "ties", "prefer")
     alike = all(getattr(one, name) == getattr(other, name) for name in same)
     return alike and one.select[: len(other.select)] == other.select
 
@@ -253,15 +253,18 @@ def ranked(ask: Ask, events: Sequence[Event]) -> list[Row]:
             members = [e for e in members if e.position == newest[e.id]]
         if ask.distinct is not None:
             members = [e for i, e in enumerate(members) if e.id not in {o.id for o in members[:i]}]
-        rows += [(part, i, e.id, e.score, e.time, e.values) for i, e in enumerate(members[: ask.k], 1)]
+        for place, e in enumerate(members, 1):
+            better = [o.score for o in members if rank_key(ask, o)[0] < rank_key(ask, e)[0]]
+            rank = {None: place, "with": len(better) + 1, "dense": len(set(better)) + 1}[ask.ties]
+            rows += [(part, rank, e.id, e.score, e.time, e.values)] if rank <= ask.k else []
     return rows
 
 
 def rank_key(ask: Ask, event: Event) -> tuple[Any, ...]:
-    """Sort by better score, later time, smaller id, then the selected columns, NULL first."""
+    """Sort by better score, preferred time, smaller id, then the selected columns, NULL first."""
     merit = event.score if ask.order == "desc" else -event.score
     values = tuple((value is not None, value if value is not None else 0) for value in event.values)
-    return (-merit, -event.time, event.id, values)
+    return (-merit, event.time if ask.prefer == "earliest" else -event.time, event.id, values)
 
 
 def difference(

@@ -121,3 +121,19 @@ def test_a_time_beyond_the_calendar_is_an_error(spark: Any) -> None:
     query = sb.Query("q", k=1, score="x", window=CALENDARS[0])
     with pytest.raises(Exception, match="not from 1900 to 2100"):
         topk(df, query, time="t", id="id").collect()
+
+
+def test_aggregates_and_ties_of_a_batch_equal_the_core(spark: Any) -> None:
+    (table,) = drawn(3, batches=1, n=300)
+    sums: dict[str, Any] = {"k": 3, "score": "sum(y) + count(*)", "group_by": "y"}
+    queries = [
+        sb.Query("ever sums", window=sb.Window.all_time(every=500), **sums),
+        sb.Query("day sums", window=sb.Window.cumulative(2_000, step=500), **sums),
+        sb.Query("ever ties", k=2, score="y", window=sb.Window.all_time(every=700), ties="with", partition_by="g"),
+        sb.Query("day ties", k=2, score="y", window=sb.Window.cumulative(2_100, step=700), ties="dense"),
+    ]  # fmt: skip
+    for query in queries:
+        test_topk.assert_equals_core(spark.createDataFrame(table), table, query, time="t", id="id")
+    moved_table = moved(table)
+    berlin = sb.Query("berlin sums", window=CALENDARS[0], **sums)
+    test_topk.assert_equals_core(spark.createDataFrame(moved_table), moved_table, berlin, time="t", id="id")

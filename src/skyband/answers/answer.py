@@ -24,6 +24,8 @@ Column = TypeVar("Column")
 class Row:
     """One ranked event of an answer; selected columns are attributes as well. Rows of a set have no rank.
 
+    The id of a group without one is None.
+
     A row of a joined query also has the remote value, by the name of its service, and the `age` of that value: how many
     microseconds before the answer it was learnt, None where it is a default. In answers with ties, whose ranks repeat,
     `unique_rank` numbers the rows.
@@ -36,7 +38,7 @@ class Row:
     """
 
     rank: int | None
-    id: int | str
+    id: int | str | None
     score: float
     time: Moment
     partition: Any = None

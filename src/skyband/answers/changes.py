@@ -64,7 +64,7 @@ def fold(before: Sequence[Row], changes: Sequence[Change], prefer: Prefer = "lat
     return _in_order([*rows, *(change.row for change in changes if change.kind != "left")], prefer)
 
 
-def seat(row: Row) -> tuple[Any, int | str]:
+def seat(row: Row) -> tuple[Any, int | str | None]:
     """Return what no two rows of an answer have in common: partition and rank, its number with ties, its id in a set.
 
     Examples
@@ -77,7 +77,7 @@ def seat(row: Row) -> tuple[Any, int | str]:
     return row.partition, row.id if row.rank is None else row.rank
 
 
-def moves(changes: Sequence[Change]) -> dict[tuple[Any, int | str], int | None]:
+def moves(changes: Sequence[Change]) -> dict[tuple[Any, int | str | None], int | None]:
     """Return where rows that are new in an answer or moved were before, by their seats; None for those that are new."""
     return {seat(change.row): change.previous_rank for change in changes if change.kind in ("entered", "moved")}
 

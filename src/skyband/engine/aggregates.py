@@ -17,9 +17,8 @@ import pyarrow as pa
 from skyband.answers.answer import AnswerBlock, Events
 from skyband.engine.explain import query_line
 from skyband.engine.groups import Stream
-from skyband.engine.intake import APPROXIMATE, too_many_ties
-from skyband.engine.measures import SKETCH
-from skyband.engine.partials import ID, MANY_VALUES, PART, STREAM, TIME, Partials, PartialsGroup
+from skyband.engine.intake import too_many_ties
+from skyband.engine.partials import ID, PART, STREAM, TIME, Partials, PartialsGroup
 from skyband.engine.snapshot import State
 from skyband.order import (
     FloatArray,
@@ -37,7 +36,7 @@ from skyband.windows import NEVER, DueWindows
 
 @dataclass(frozen=True)
 class _Best:
-    """The rows of one answer, the best first, partition by partition; `whole`: all their distinct values are known."""
+    """The rows of one answer, the best first, partition by partition, and why they are not exact, if they are not."""
 
     id: pa.Array
     score: FloatArray
@@ -45,8 +44,7 @@ class _Best:
     part: IntArray
     partition: pa.Array
     shown: pa.Table | None
-    whole: bool
-    cut: bool
+    doubt: str
 
     def look(self) -> str:
         """Return a digest of what the answer shows."""
@@ -96,7 +94,7 @@ class AggregateGroup(PartialsGroup[Partials]):
         (one,) = self.members
         if one.query.emit != "early" or one.schedule.paused or one.last == NEVER:
             return []
-        due = self.due([one.schedule.last_end_of(one.last)])
+        due = self.due([one.schedule.last_open(one.last)])
         found = [_best(one, one.peek(end)) for end in due.end.tolist()]
         looks = [best.look() for best in found]
         news = [place for place, end in enumerate(due.end.tolist()) if self._early.get(end) != looks[place]]
@@ -131,14 +129,11 @@ class AggregateGroup(PartialsGroup[Partials]):
             payload=pa.concat_tables(shown).combine_chunks() if shown else None,
         )  # fmt: skip
         offsets = np.cumsum([0, *(len(best.score) for best in found)])
-        warm = due.start >= one.schedule.exact_from
-        fits, cut = (np.array(flags) for flags in zip(*((best.whole, best.cut) for best in found), strict=True))
-        rough = any(measure.function == SKETCH for measure in one.measures.values())
-        unsure = np.where(cut, too_many_ties(one.query.max_ties), APPROXIMATE if rough else MANY_VALUES)
-        why, exact = np.where(warm, unsure, self.incomplete(due)), warm & fits & ~cut & (not rough)
+        warm, doubt = due.start >= one.schedule.exact_from, np.array([best.doubt for best in found])
+        why = np.where(warm, doubt, self.incomplete(due))
         if whole:
-            return [self.answers.block(due, offsets, events, exact, why, provisional=True)]
-        return self.answers.blocks(due, offsets, events, exact, why, provisional=provisional)
+            return [self.answers.block(due, offsets, events, why == "", why, provisional=True)]
+        return self.answers.blocks(due, offsets, events, why == "", why, provisional=provisional)
 
     def explain(self, number: int) -> list[str]:  # noqa: ARG002 - only rankings are numbered
         """Say what is kept."""
@@ -170,26 +165,26 @@ class AggregateGroup(PartialsGroup[Partials]):
 
 def _best(one: Partials, found: pa.Table, whole: bool = False) -> _Best:
     """Return the best of the objects of a window, of each partition, or all of them."""
-    score = np.asarray(found[STREAM].to_numpy(), np.float64)
+    query, doubt = one.query, one.doubt
+    score, time = np.asarray(found[STREAM].to_numpy(), np.float64), np.asarray(found[TIME].to_numpy(), np.int64)
     scored = np.flatnonzero(~np.isnan(score))
-    query, objects, score = one.query, found.take(pa.array(scored)).combine_chunks(), score[scored]
-    time, part = np.asarray(objects[TIME].to_numpy(), np.int64), np.zeros(len(scored), np.int64)
-    if one.partition is not None and len(scored):
-        part = value_ranks(objects[PART])
-    merit = merit_of(score, query.order)
-    order, cut = best_first(merit, recency_of(time, query.prefer), value_ranks(objects[ID]), part), False
+    ids, part = found[ID].take(pa.array(scored)), np.zeros(len(scored), np.int64)
+    if PART in found.column_names:
+        part = value_ranks(found[PART].take(pa.array(scored)))
+    merit = merit_of(score[scored], query.order)
+    order = best_first(merit, recency_of(time[scored], query.prefer), value_ranks(ids), part)
     if not whole:
         order = order[ranks_in_runs(query.ties, merit[order], part[order]) < query.most_rows]
         fits = rank_in_runs(part[order]) < (len(order) if query.ties is None else query.max_ties)
-        order, cut = order[fits], not fits.all()
-    rows = pa.array(order, pa.int64())
+        order, doubt = order[fits], doubt if fits.all() else too_many_ties(query.max_ties)
+    rows = scored[order]
+    taken = pa.array(rows, pa.int64())
     return _Best(
-        id=objects[ID].take(rows).combine_chunks().cast(one.id_type),
-        score=score[order],
-        time=time[order],
+        id=found[ID].take(taken).combine_chunks().cast(one.id_type),
+        score=score[rows],
+        time=time[rows],
         part=part[order],
-        partition=objects[PART].take(rows).combine_chunks() if PART in objects.column_names else one.no_partitions,
-        shown=one.shown(objects, rows) if query.columns and len(order) else None,
-        whole=one.whole,
-        cut=cut,
+        partition=found[PART].take(taken).combine_chunks() if PART in found.column_names else one.no_partitions,
+        shown=one.shown(found, taken) if query.columns and len(rows) else None,
+        doubt=doubt,
     )

@@ -279,6 +279,12 @@ class QueryGroup(ABC):
         """The columns that queries take ids from, besides the stream's own."""
         return set()
 
+    @property
+    def key_columns(self) -> set[str]:
+        """The columns that are keys as they are; where they hold nothing yet, they may well be whole numbers."""
+        keys = [key.expression for query in self.queries for key in (*query.partition_keys, *query.group_keys)]
+        return {name for key in keys if key.is_column for name in key.columns}
+
     def sources(self, schema: pa.Schema) -> set[str]:
         """Return the columns that keys, and what is carried along, are computed from."""
         parts = [one for query in self.queries for one in (*query.partition_keys, *query.group_keys, *query.carried)]

@@ -114,6 +114,10 @@ class Reader(Protocol):
     def id_columns(self) -> AbstractSet[str]:
         """The columns that ids are taken from, besides the stream's own."""
 
+    @property
+    def key_columns(self) -> AbstractSet[str]:
+        """The columns that are keys as they are; where they hold nothing yet, they may well be whole numbers."""
+
     def sources(self, schema: pa.Schema) -> AbstractSet[str]:
         """Return the columns that keys, and what is carried along, are computed from."""
 
@@ -167,7 +171,7 @@ class Intake:
         limit = None if not_after is None else microseconds_of(not_after)
         for part in as_batches(data, MOST_ROWS):
             carried = set(self.select).union(*(reader.carried for reader in readers))
-            ids = set[str]().union(*(reader.id_columns for reader in readers))
+            ids = set[str]().union(*(reader.id_columns | reader.key_columns for reader in readers))
             batch = type_null_columns(part, self._types, self.source, carried, ids)
             self.declare(batch.schema, readers)
             self._types |= {f.name: f.type for f in part.schema if f.type != pa.null()}

@@ -17,7 +17,7 @@ from skyband.answers.answer import AnswerBlock, Events, RefreshCost
 from skyband.engine.explain import query_line
 from skyband.engine.groups import Stream
 from skyband.engine.intake import WARMING_UP
-from skyband.engine.partials import ID, MANY_VALUES, REFRESHED, REMOTE, STREAM, TIME, Partials, PartialsGroup
+from skyband.engine.partials import ID, REFRESHED, REMOTE, STREAM, TIME, Partials, PartialsGroup
 from skyband.engine.snapshot import State, under
 from skyband.engine.stats import GroupStats
 from skyband.errors import QueryError
@@ -72,8 +72,8 @@ class JoinedQuery(Partials):
         """Say why an answer is not exact; empty where it is."""
         if answer.start < self.schedule.exact_from:
             return WARMING_UP
-        if not self.whole:
-            return MANY_VALUES
+        if self.doubt:
+            return self.doubt
         if self.settled_since(self.windows.ending(answer.end)) < now:
             answer = replace(answer, exact=False)
         return answer.why

@@ -280,7 +280,7 @@ class Monitor(StreamConsumer):
         check_names(queries, self._served)
         for query in queries:
             _kind(query).check(query, self.stream, self.schema)
-        missed = [self.backfill_for(query) for query in queries]
+        missed = [self._missed(query) for query in queries]
         alike: dict[tuple[Any, ...], list[Query]] = {}
         for query in queries:
             alike.setdefault(_kind(query).key(query), []).append(query)
@@ -291,23 +291,27 @@ class Monitor(StreamConsumer):
             for group in dict.fromkeys(served[query.name] for query in members):
                 self._add(group, [query for query in members if served[query.name] is group])
         self._served |= {query.name: served[query.name] for query in queries}
-        for query, missing in zip(queries, missed, strict=True):
+        for query, (_, missing) in zip(queries, missed, strict=True):
             if missing is not None:
                 self._schedule(query.name).backfill = replace(missing, state="pending" if history else "missing")
         logger.info("serving %d queries in %d groups", len(self._served), len(self.groups))
-        return missed
+        return [_in_time(*found) for found in missed]
 
     def backfill_for(self, query: Query) -> Backfill | None:
         """Return what a query, were it registered now, would miss of the past; None when it would not.
 
         Count windows cannot look back: events of the past have no arrival numbers.
         """
-        if query.window.counts or self.newest == NEVER or self.watermark is None:
-            return None
-        schedule = Schedule.of(query.name, query.most_rows, query.window)
+        return _in_time(*self._missed(query))
+
+    def _missed(self, query: Query) -> tuple[QueryGroup, Backfill | None]:
+        """Return the group that would serve a query, and what it would miss, on the axis of its windows."""
         group = self._find_group(query) or _kind(query).of(query, self.stream, self.newest)
+        if query.window.counts or self.newest == NEVER or self.watermark is None:
+            return group, None
+        schedule = Schedule.of(query.name, query.most_rows, query.window)
         schedule.closed_to = group.position(self.watermark)
-        return group.backfill_for(schedule, self.newest)
+        return group, group.backfill_for(schedule, self.newest)
 
     def fill(self, name: str, history: Any) -> None:
         """Give a query what it misses of the past: all events of that interval, for its group; others are left out.
@@ -566,6 +570,11 @@ def _between(batch: pa.RecordBatch, source: StreamColumns, low: int, high: int) 
     """Leave of events of the past those that a query misses and still needs."""
     time = EventBatch(batch, source).time
     return batch.filter(pa.array((time >= low) & (time < high)))
+
+
+def _in_time(group: QueryGroup, missing: Backfill | None) -> Backfill | None:
+    """Return what a query misses, from one moment to another."""
+    return missing and replace(missing, low=group.moment(missing.low), high=group.moment(missing.high))
 
 
 def _kind(query: Query) -> type[QueryGroup]:

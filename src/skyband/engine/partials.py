@@ -20,14 +20,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.engine.groups import QueryGroup, ReducedBatch, Stream
-from skyband.engine.intake import BatchOutcome, Counts, Evaluator, bind_outputs, require_columns
-from skyband.engine.measures import DISTINCT, ROWS, Measure, final, final_types, measures
+from skyband.engine.intake import APPROXIMATE, BatchOutcome, Counts, Evaluator, bind_outputs, require_columns
+from skyband.engine.measures import DISTINCT, ROWS, SKETCH, Measure, final, final_types, measures
 from skyband.engine.plans import PartialsPlan
 from skyband.engine.snapshot import State, under
 from skyband.engine.stats import GroupStats
 from skyband.errors import InputError, QueryError
 from skyband.events.batch import EventBatch, StreamColumns
 from skyband.events.keys import is_key, is_text
+from skyband.events.store import retyped
 from skyband.expressions import Bound, Expression
 from skyband.order import BoolArray, FloatArray, IntArray, merit_of, value_ranks
 from skyband.queries.outputs import Output, check_keys, plain
@@ -49,6 +50,7 @@ class _Bounds:
     arguments: dict[str, Bound]
     key: Bound | None
     partition: Bound | None
+    parts: pa.DataType
     ids: pa.DataType
     remotes: pa.DataType
 
@@ -104,10 +106,16 @@ class Partials:
         return pa.int64() if self._bounds is None else self._bounds.ids
 
     @property
+    def doubt(self) -> str:
+        """Why the last objects that were asked for are not exact; empty where they are."""
+        if any(one.function == SKETCH for one in self.measures.values()):
+            return APPROXIMATE
+        return "" if self.whole else MANY_VALUES
+
+    @property
     def no_partitions(self) -> pa.Array:
         """The partitions of no rows."""
-        bound = None if self._bounds is None else self._bounds.partition
-        return pa.array([], pa.null() if bound is None else bound.arrow)
+        return pa.array([], pa.null() if self._bounds is None else self._bounds.parts)
 
     def __len__(self) -> int:
         return sum(part.num_rows for part in self._parts)
@@ -159,13 +167,14 @@ class Partials:
                        for name, one in self.measures.items()},
             key=None if self.key is None else self.key.bind(schema),
             partition=None if self.partition is None else self.partition.bind(schema),
+            parts=pa.null() if self.partition is None else part_type(self.partition, schema),
             ids=ids,
             remotes=ids if self.on is None else _id_type(plain(self.on).expression, "the join's on", schema),
         )  # fmt: skip
 
         kinds = {ID: ids} | {CARRIED + one.name: one.type(schema) for one in self.outputs}
-        kinds |= {} if self._bounds.partition is None else {PART: self._bounds.partition.arrow}
-        self._parts = [_retyped(part, kinds) for part in self._parts]
+        kinds |= {} if self.partition is None else {PART: self._bounds.parts}
+        self._parts = [retyped(part, kinds) for part in self._parts]
 
     def push(self, rows: EventBatch) -> BatchOutcome:
         """Take in one batch."""
@@ -198,7 +207,7 @@ class Partials:
         time = rows.time[chosen]
         columns: dict[str, Any] = {
             PANE: self.panes.of(self.positions(time)),
-            **({} if bounds.partition is None else {PART: bounds.partition.values(batch).cast(bounds.partition.arrow)}),
+            **({} if bounds.partition is None else {PART: bounds.partition.values(batch).cast(bounds.parts)}),
             ID: rows.ids.take(pa.array(chosen)).cast(bounds.ids),
             TIME: time,
             ROWS: np.ones(len(chosen), np.int64),
@@ -222,7 +231,8 @@ class Partials:
             # Which windows are the first is the same for all times of the first pane.
             self._note(int(time.min()), int(time.max()), int(partials[ROWS].to_numpy().sum()))
             self._parts.append(partials)
-            if len(self._parts) > MOST_PARTS or self._values > MOST_VALUES:
+            full = bool(self._sets) and sum(int(self._values(part).sum()) for part in self._parts) > MOST_VALUES
+            if len(self._parts) > MOST_PARTS or full:
                 self._parts = [self._reduced(_concat(self._parts), PANE)]
                 self._bound_values()
         if settled is not None and settled.num_rows:
@@ -231,27 +241,29 @@ class Partials:
             self._settle(settled)
 
     @property
-    def _values(self) -> int:
-        """How many distinct values are kept."""
-        sets = [name for name, one in self.measures.items() if one.function == DISTINCT]
-        return sum(len(pc.list_flatten(part[name])) for part in self._parts for name in sets)
+    def _sets(self) -> list[str]:
+        """The columns of distinct values, of which there is a bound."""
+        return [name for name, one in self.measures.items() if one.function == DISTINCT]
+
+    def _values(self, part: pa.Table) -> IntArray:
+        """Return how many distinct values each row of a part has."""
+        sizes = np.zeros(part.num_rows, np.int64)
+        for name in self._sets:
+            sizes += pc.list_value_length(part[name]).to_numpy()
+        return sizes
 
     def _bound_values(self) -> None:
         """Forget distinct values beyond the bound, those of the latest panes first; note which panes lack any."""
-        if self._values <= MOST_VALUES:
-            return
         (part,) = self._parts
-        pane = part[PANE].to_numpy()
+        pane, sizes = part[PANE].to_numpy(), self._values(part)
         order = np.argsort(pane, kind="stable")
-        sizes = np.zeros(len(pane), np.int64)
-        sets = [name for name, one in self.measures.items() if one.function == DISTINCT]
-        for name in sets:
-            sizes += pc.list_value_length(part[name]).to_numpy()
-        lacking = order[np.cumsum(sizes[order]) > MOST_VALUES]
+        lacking = order[(np.cumsum(sizes[order]) > MOST_VALUES) & (sizes[order] > 0)]
+        if len(lacking) == 0:
+            return
         self._cut |= set(pane[lacking].tolist())
         kept = np.ones(len(pane), bool)
         kept[lacking] = False
-        for name in sets:
+        for name in self._sets:
             cut = pc.if_else(pa.array(kept), part[name].combine_chunks(), pa.scalar([], part[name].type))
             part = part.set_column(part.column_names.index(name), name, cut)
         self._parts = [part]
@@ -557,17 +569,14 @@ def _id_type(key: Expression, what: str, schema: pa.Schema) -> pa.DataType:
     return _plain(kind)
 
 
+def part_type(partition: Expression, schema: pa.Schema) -> pa.DataType:
+    """Return the type of partitions; times stay what they are."""
+    bound = partition.bind(schema)
+    return Output("", partition).type(schema) if bound.type == "time" else bound.arrow
+
+
 def _plain(kind: pa.DataType) -> pa.DataType:
     return pa.string() if is_text(kind) else pa.int64()
-
-
-def _retyped(table: pa.Table, kinds: Mapping[str, pa.DataType]) -> pa.Table:
-    """Give columns that hold nothing but NULL, whose types were guessed, the types that are known by now."""
-    for name, kind in kinds.items():
-        column = table[name] if name in table.column_names else None
-        if column is not None and column.type != kind and column.null_count == len(column):
-            table = table.set_column(table.column_names.index(name), name, pa.nulls(len(column), kind))
-    return table
 
 
 def _values(bound: Bound, batch: pa.RecordBatch) -> FloatArray:

@@ -249,16 +249,17 @@ class RankingGroup(QueryGroup):
     def backfill_for(self, schedule: Schedule, newest: int) -> Backfill | None:
         """Return what a new query would miss of the past, up to `newest`; None where it is exact at once.
 
-        Of what it needs, only that can be missing which reaches further back than the exact queries as deep as it.
+        Of what it needs, only that can be missing which reaches further back than the exact queries as deep as it;
+        where windows grow, panes are joined, and what others need says less.
         """
         low, now, exact_from = schedule.next_start, self.position(newest) + 1, self.exact_from(schedule)
         if low >= now or low == NEVER or exact_from <= low:
             return None
-        starts = layout(self.schedules).start.tolist()
+        starts, grow = layout(self.schedules).start.tolist(), any(s.grows for s in (schedule, *self.schedules))
         served = [
             Need(now - start, s.k)
             for s, start in zip(self.schedules, starts, strict=True)
-            if self.unseen_to < start < now and s.is_exact(start)
+            if self.unseen_to < start < now and s.is_exact(start) and not grow
         ]
         scan = scan_for(Need(now - low, schedule.k), served)
         high = now - scan.newer
@@ -372,6 +373,7 @@ class RankingGroup(QueryGroup):
         by = self.ranking.partition_by
         self.partition_by = None if by is None else by.bind(schema)
         self.store.text_ids = is_text(schema.field(source.id).type)
+        self.store.retype({output.name: output.type(schema) for output in self.outputs})
         self.answers.plain = source.is_plain(schema)
 
     def push(self, rows: EventBatch) -> list[BatchOutcome]:

@@ -180,6 +180,11 @@ class SubscriptionGroup:
         """The columns that are carried into notices."""
         return set(self.store.select)
 
+    @property
+    def key_columns(self) -> set[str]:
+        """There are no keys."""
+        return set()
+
     def sources(self, schema: pa.Schema) -> set[str]:  # noqa: ARG002 - as all readers
         """Nothing of what is carried along is computed."""
         return set()

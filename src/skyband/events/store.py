@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect, insort
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,6 +146,10 @@ class EventStore:
             self._payload = [pa.concat_tables(self._payload, promote_options="permissive").combine_chunks()]
         return self._payload[0] if self._payload else None
 
+    def retype(self, kinds: Mapping[str, pa.DataType]) -> None:
+        """Give carried columns that hold nothing but NULL, whose types were guessed, those that are known by now."""
+        self._payload = [retyped(part, kinds) for part in self._payload]
+
     # Ties. What an algorithm keeps of tied events is any of them; what an answer shows of them is in order.
 
     def tied(self) -> TiedEvents | None:
@@ -237,6 +241,15 @@ class EventStore:
         self._payload = [state["payload"]] if "payload" in state else []
         self.id_keys, self.partitions = (Keys.of(state[name][""]) for name in ("ids", "partitions"))
         self._tied_size = 0
+
+
+def retyped(table: pa.Table, kinds: Mapping[str, pa.DataType]) -> pa.Table:
+    """Return a table whose columns that hold nothing but NULL have these types."""
+    for name, kind in kinds.items():
+        column = table[name] if name in table.column_names else None
+        if column is not None and column.type != kind and column.null_count == len(column):
+            table = table.set_column(table.column_names.index(name), name, pa.nulls(len(column), kind))
+    return table
 
 
 def _outlived(position: IntArray) -> IntArray:

@@ -51,8 +51,9 @@ class Query:
         the condition, without ranks, in order of their ids; for joins with such a condition alone.
     score
         SQL expression over the stream's columns that ranks events, such as ``"price * volume"``; or, with aggregates,
-        that ranks ids by all their events of the window: ``count(*)``, ``count(x)``, ``sum(x)``, ``max(x)``,
-        ``min(x)``, ``avg(x)``, as in ``"sum(price * volume) / sum(volume)"``.
+        that ranks ids by all their events of the window: ``count(*)``, ``count(x)``, ``count(DISTINCT x)``,
+        ``approx_count_distinct(x)``, ``sum(x)``, ``max(x)``, ``min(x)``, ``avg(x)``, as in
+        ``"sum(price * volume) / sum(volume)"``.
     window
         How far each window reaches and how often it is answered.
     where

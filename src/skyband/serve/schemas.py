@@ -76,10 +76,13 @@ class Row(BaseModel):
 
 
 class Answer(BaseModel):
-    """The best of a window; times are ISO 8601 in UTC, or numbers where the stream has numbers or counts events."""
+    """The best of a window; times are ISO 8601 in UTC, or numbers where the stream has numbers or counts events.
+
+    A window of all time has no start.
+    """
 
     query: str
-    start: str | int
+    start: str | int | None
     end: str | int
     exact: bool
     why: str | None

@@ -30,7 +30,7 @@ from skyband.expressions.tree import renamed
 from skyband.queries.outputs import Output, plain
 from skyband.queries.query import ANSWER_COLUMNS, UNIQUE_RANK, Query
 from skyband.spark import columns
-from skyband.spark.topk_windows import ends_of, in_periods, so_far, start_of
+from skyband.spark.topk_windows import ends_of, in_periods, so_far, start_of, up_to_the_last
 from skyband.windows import Schedule
 
 if TYPE_CHECKING:
@@ -130,12 +130,6 @@ def _check_queries(queries: Iterable[Query]) -> None:
                 f"the window is {query.window.size} events, and the rows of a DataFrame have no order of arrival; "
                 "use a window of time, or sb.run"
             )
-        if query.window.kind == "all_time" and (query.ties is not None or not query.ranks_events):
-            what = "aggregates change" if query.ties is None else f"ties={query.ties!r} may add rows"
-            problems.append(
-                f"the window is of all time, and {what} in every answer since the first event; give a window that "
-                "ends, or use sb.spark.start or sb.run"
-            )
         if query.emit != "final":
             problems.append(
                 f"emit is {query.emit!r}, and a batch has one final answer for each window; use 'final', or sb.run"
@@ -156,7 +150,8 @@ def _answers(df: DataFrame, query: Query, source: StreamColumns, schema: pa.Sche
             ranked = _best(_objects(df, query, source, schema, windows), query, "end")
         else:
             events = _events(df, query, source, schema)
-            ranked = _running(events, query, windows) if windows.endless else _best(
+            running = windows.endless and query.ties is None  # else as many rows as tie may be in an answer
+            ranked = _running(events, query, windows) if running else _best(
                 _in_windows(events, query, windows), query, "end"
             )  # fmt: skip
     except InputError as error:
@@ -238,7 +233,7 @@ def _objects(df: DataFrame, query: Query, source: StreamColumns, schema: pa.Sche
         frame, (first, last) = ["end"], ends_of(windows)
         panes = _grouped(rows.withColumns({"first": first, "last": last}), query, ["first", "last"], sums)
         slide = F.lit(windows.slide).cast("bigint")
-        copies = panes.withColumn("end", F.explode(F.sequence("first", "last", slide)))
+        copies = up_to_the_last(panes, windows).withColumn("end", F.explode(F.sequence("first", "last", slide)))
         merged = {_ROWS: f"sum({_ROWS})"} | {own[name]: one.spark_merged(own[name]) for name, one in kept.items()}
         objects = copies if windows.size == windows.slide else _grouped(copies, query, frame, merged)
     finals = {str(one): f"aggregate_{place}" for place, one in enumerate(parts.aggregates)}
@@ -302,6 +297,7 @@ def _in_windows(events: DataFrame, query: Query, windows: Schedule) -> DataFrame
     # Whether a score keeps others out is not known before each id has its best one of the window.
     whole = query.ties == "dense" and query.distinct == "best"
     candidates = panes if whole else _best(panes, query, "first", "last")
+    candidates = up_to_the_last(candidates, windows)
     copies = candidates.withColumn("end", F.explode(F.sequence("first", "last", slide)))
     return _one_per_id(copies, query, "end") if query.distinct == "best" else copies
 

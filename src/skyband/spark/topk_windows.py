@@ -35,6 +35,15 @@ def ends_of(windows: Schedule) -> tuple[Column, Column]:
     return first, time + windows.size - F.pmod(time - windows.phase, period)
 
 
+def up_to_the_last(panes: DataFrame, windows: Schedule) -> DataFrame:
+    """Return panes whose `last` window of all time is the first one after all events; others as they are."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+    if not windows.endless:
+        return panes
+    return panes.drop("last").crossJoin(F.broadcast(panes.agg(F.max("first").alias("last"))))
+
+
 def start_of(query: Query, windows: Schedule) -> Column:
     """Return the start of a window, from its `end`; NULL for windows of all time."""
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere

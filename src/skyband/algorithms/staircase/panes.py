@@ -174,7 +174,7 @@ class Panes:
         if frontier == NEVER or len(self.cuts) == 0:
             return NEVER
         first, slide = int(self.cuts[0]), schedule.slide
-        newest = schedule.last_due(frontier)
+        newest = schedule.last_due(max(frontier, schedule.closed_to) if schedule.endless else frontier)
         # Back to before all panes, there may be very many; where windows grow, those that are answered do not matter.
         windows = max((newest - (max(first, schedule.closed_to) if schedule.grows else first)) // slide, 0) + 2
         if windows > MOST_EDGES:

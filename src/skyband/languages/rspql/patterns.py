@@ -251,6 +251,8 @@ class Patterns:
         return replace(inner, values=values)
 
     def _aggregate(self, name: str, one: Any, inner: Match) -> Node:
+        if name == "count" and one.distinct and one.vars != "*":
+            return Call("count distinct", (self.terms.convert(one.vars, inner.values),))
         if name not in PLAIN_AGGREGATES or one.distinct:
             what = f"{name.upper()}(DISTINCT …)" if name in PLAIN_AGGREGATES else name.upper()
             self.terms.fail(f"the aggregate {what} is not supported; there are {', '.join(PLAIN_AGGREGATES)}", name)

@@ -62,6 +62,7 @@ def _beyond(query: Query) -> list[str]:
         "group_by with several keys or an expression": any(key.column is None for key in query.group_keys)
         or len(query.group_keys) > 1,
         "select with expressions": any(output.column is None for output in query.outputs),
+        "approx_count_distinct": "approx_count_distinct(" in str(query.score_expression),
         "having": query.having is not None,
         "ties": query.ties is not None,
         "prefer": query.prefer != "latest",
@@ -145,6 +146,8 @@ class _Writing:
         args = [self._write(arg) for arg in node.args]
         if node.name in PLAIN_AGGREGATES:
             return f"{node.name.upper()}({args[0] if args else '*'})"
+        if node.name == "count distinct":
+            return f"COUNT(DISTINCT {args[0]})"
         if node.name == "case" and len(args) == 3:
             return f"IF({', '.join(args)})"
         nested = [self._nested(arg, text) for arg, text in zip(node.args, args, strict=True)]

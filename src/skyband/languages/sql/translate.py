@@ -56,6 +56,8 @@ class Translator:
         score, prefer = self._score()
         window = relation.scan.window or Window.all_time(every=every)
         chosen: Emit = emit or ("final" if relation.windowed else "changes")
+        if chosen == "changes" and relation.windowed:  # a window is shown as it fills; it does not continue another
+            chosen = "early"
         select = self._select(score)
         given: dict[str, Any] = {
             "where": _all(relation.where), "having": _all(relation.having), "partition_by": self._partition(),

@@ -151,7 +151,7 @@ class Windows(Expressions):
         if name == "SESSION" and edge in ("", *_EDGES):
             self.refuse_window("SESSION", node)
         whole = str(node.this).upper()
-        if whole == "WINDOW" and self._outer_rows():
+        if whole == "WINDOW" and (self._outer_rows() or (self.grouped and self.grouped[-1])):
             return self._spark_window(node)
         if whole == "WINDOW_TIME" and len(node.expressions) == 1:
             if self.text.convert(node.expressions[0], depth + 1) != WINDOW:

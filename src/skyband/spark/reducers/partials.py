@@ -23,7 +23,7 @@ from skyband.calendars import Calendar
 from skyband.engine.groups import ReducedBatch
 from skyband.engine.measures import ROWS
 from skyband.engine.monitor import Monitor
-from skyband.engine.partials import CARRIED, FIRST, ID, PANE, PART, REFRESHED, REMOTE, STREAM, TIME
+from skyband.engine.partials import CARRIED, FIRST, ID, PANE, PART, REFRESHED, REMOTE, STREAM, TIME, part_type
 from skyband.engine.plans import PartialsPlan
 from skyband.events.batch import StreamColumns
 from skyband.events.keys import is_text
@@ -175,7 +175,7 @@ class PartialsReducer:
         latest = taken[_LATEST].combine_chunks()
         found: dict[str, Any] = {PANE: taken[PANE], ID: taken[ID], TIME: latest.field(TIME), ROWS: taken[ROWS]}
         if plan.partition is not None:
-            found[PART] = taken[PART].cast(plan.partition.bind(self.schema).arrow)
+            found[PART] = taken[PART].cast(part_type(plan.partition, self.schema))
         if plan.on is not None:
             found[REMOTE] = latest.field(REMOTE)
         if not plan.decomposition.aggregates:
