@@ -27,7 +27,6 @@ from skyband.errors import InputError, SkybandError
 from skyband.files.job import Job, execute
 from skyband.files.queries import QueryFile, SqlOptions, load
 from skyband.files.rdf import as_columns, pattern_of, rdf_files
-from skyband.files.stream import read
 from skyband.languages.sql.dialects import DEFAULT
 
 if TYPE_CHECKING:
@@ -167,8 +166,9 @@ def run_(
     not at all. Times are in UTC.
     """
     options.check_engine(engine, checkpoint=checkpoint, master=master, remote=remote)
-    schema = None if queries.suffix.lower() != ".sql" or rdf_files(inputs) else read(inputs).schema
-    file = load(queries, mapping, SqlOptions(dialect, every, time, schema))
+    given = {"dialect": dialect, "every": every, "time": time}
+    of_sql = queries.suffix.lower() == ".sql" and not rdf_files(inputs)
+    file = load(queries, mapping, SqlOptions.over(inputs, **given) if of_sql else None)
     with ExitStack() as stack:
         inputs, time = _from_rdf(inputs, file, time or file.time, checkpoint, stack)
         job = Job(
@@ -196,6 +196,9 @@ def run_(
         for note in file.noted:
             console.print(Text(f"not used: {note}"))
         console.print(summary(report, output))
+        if report.rejected and of_sql and job.source.id == file.subject:
+            console.print(Text(f"note: no SQL says which column is the id; {file.subject!r} is taken, and rows without "
+                               "one are rejected: name another with --id"))  # fmt: skip
 
 
 def _from_rdf(

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
 from skyband.errors import InputError, LanguageError, QueryError
 from skyband.files.services import remote_of
+from skyband.files.stream import read
 from skyband.languages import read_rspql, read_sql
 from skyband.languages.mapping import SETTINGS, mapping_of
 from skyband.languages.sql import common_id, only_time
@@ -55,6 +56,17 @@ class SqlOptions:
     time: str | None = None
     schema: pa.Schema | None = None
     """The columns of the input."""
+    lacking: frozenset[str] = frozenset()
+    """Those that have NULL among the first rows."""
+
+    @classmethod
+    def over(cls, inputs: Sequence[Path], **options: Any) -> Self:
+        """Look at the first rows of some files."""
+        stream = read(inputs)
+        with closing(iter(stream)) as rows:
+            first = next(rows, None)
+        lacking = () if first is None else (name for name in first.schema.names if first[name].null_count)
+        return cls(schema=stream.schema, lacking=frozenset(lacking), **options)
 
 
 def load(path: Path, mapping: Path | None = None, sql: SqlOptions | None = None) -> QueryFile:
@@ -119,7 +131,7 @@ def _load_sql(path: Path, mapping: Path | None, sql: SqlOptions) -> QueryFile:
         said["time"] = _same("time", times, path)
     known = {key: value for key, value in said.items() if value is not None}
     file = _query_file(queries, repeated(queries), {**known, **given}, path)
-    return replace(file, subject=common_id(found, sql.schema), noted=found[0].noted)
+    return replace(file, subject=common_id(found, sql.schema, sql.lacking), noted=found[0].noted)
 
 
 def _same(what: str, columns: Sequence[str], path: Path) -> str:

@@ -421,6 +421,12 @@ CASES = [
             SELECT window.start AS begins, shop, sum(price) AS total FROM sales GROUP BY window(ts, '10 minutes'), shop)
         ) WHERE n <= 2""",
          _groups("tumble", "shop", "sum(price)", 2, "shop, sum(price) AS total"), "spark"),
+    Case("Spark: the column of windows", """
+        SELECT window.start, window.end, shop, items FROM (
+          SELECT window, shop, count(1) AS items, sum(price) AS total,
+                 row_number() OVER (PARTITION BY window ORDER BY sum(price) DESC) AS n
+          FROM sales GROUP BY window(ts, '10 minutes'), shop
+        ) WHERE n <= 2""", _groups("tumble", "shop", "sum(price)", 2, "shop, count(*) AS items"), "spark"),
     Case("Spark: quotes and division", """
         SELECT id, volume / 2 AS halves FROM TUMBLE(sales, ts, INTERVAL 10 MINUTES) WHERE shop = "north"
         ORDER BY price DESC LIMIT 2""",

@@ -7,8 +7,8 @@ parsed text it used, and in the end whatever is left is refused by its name: not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from sqlglot import exp
@@ -147,10 +147,11 @@ class _Script:
         return [self._selected(statement, relation, alone) for statement, relation in reversed(found)]
 
     def _declare(self, statement: Statement) -> None:
-        table = table_of(self.selects, statement)
-        self.tables[str(statement.name)] = table
-        self.scans[str(statement.name)] = table.scan
-        self.selects.computed[str(statement.name)] = table.computed
+        table, name = table_of(self.selects, statement), str(statement.name)
+        known = self.scans.get(name) or self.scans.get("")
+        if table.scan.time is None and known is not None:
+            table.scan = replace(table.scan, time=known.time)
+        self.tables[name], self.scans[name], self.selects.computed[name] = table, table.scan, table.computed
 
     def _body(self, tokens: list[Token]) -> exp.Expression:
         return self.text.parsed(tokens)
@@ -202,12 +203,16 @@ def only_time(schema: pa.Schema | None) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def common_id(found: Sequence[Selected], schema: pa.Schema | None) -> str | None:
-    """Return the column of ids: the first that queries name, and that can hold ids; they must agree on it."""
+def common_id(found: Sequence[Selected], schema: pa.Schema | None, lacking: Collection[str] = ()) -> str | None:
+    """Return the column of ids: the first that queries name, and that can hold ids; they must agree on it.
+
+    Columns that are `lacking` values come last, since rows without an id are rejected.
+    """
 
     def serves(name: str) -> bool:
         return schema is None or (name in schema.names and is_key(schema.field(name).type))
 
-    chosen = [next((name for name in one.ids if serves(name)), None) for one in found]
+    whole = [sorted(one.ids, key=lambda name: name in lacking) for one in found]
+    chosen = [next(filter(serves, names), None) for names in whole]
     ranked = [name for one, name in zip(found, chosen, strict=True) if one.query.ranks_events] or chosen[:1]
     return ranked[0] if len(set(ranked)) == 1 else None

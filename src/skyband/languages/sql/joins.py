@@ -174,8 +174,7 @@ def _best_of(rows: Relation, best: Relation, conditions: list[Node]) -> tuple[No
         if found is None or value is not None:
             return None
         value = found
-    growing = getattr(rows.scan.window, "kind", "") == "cumulative"
-    edges = {WINDOW, END} if growing else {WINDOW, END, START}
+    edges = {WINDOW, END} if rows.grows else {WINDOW, END, START}
     if value is None or not set(best.keys) <= seen or (rows.windowed and not seen & edges):
         return None
     what, largest = value

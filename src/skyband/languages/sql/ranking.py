@@ -66,8 +66,7 @@ class Rankings(Windows):
         """Refuse a ranking across windows; what stands over the window itself is ranked window by window."""
         if not relation.windowed or relation.direct or {WINDOW, END, TIME} & set(parts):
             return
-        growing = relation.scan.window is not None and getattr(relation.scan.window, "kind", "") == "cumulative"
-        if START in parts and not growing:
+        if START in parts and not relation.grows:
             return
         self.fail(
             "this ranks rows of different windows with each other; write PARTITION BY window_start, window_end to rank "

@@ -100,6 +100,11 @@ class Relation:
         """Whether rows belong to windows."""
         return self.scan.window is not None
 
+    @property
+    def grows(self) -> bool:
+        """Whether several windows start together."""
+        return self.scan.window is not None and self.scan.window.kind == "cumulative"
+
     def find(self, name: str) -> Node | None:
         """Return the column of a name: that of the same letters, else the only one that differs in their case."""
         names: list[str] = [*self.columns]

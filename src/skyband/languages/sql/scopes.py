@@ -10,7 +10,7 @@ from typing import NoReturn
 from sqlglot import exp
 
 from skyband.expressions.parse import position
-from skyband.expressions.tree import NULL, Call, Column, Literal, Node, Type
+from skyband.expressions.tree import NULL, Call, Literal, Node, Type
 from skyband.languages.sql.relations import END, START, WINDOW, Relation
 from skyband.languages.sql.text import SqlText, Used
 from skyband.queries.decomposition import holds_aggregates
@@ -56,8 +56,7 @@ class Expressions(Used):
         super().__init__(text)
         self.scope = Scope({})
         self.absent: set[str] = set()  # columns of processing time
-        self._base = text.convert
-        text.convert = self._converted  # type: ignore[method-assign]
+        text.rule = self._rule
 
     def convert(self, node: exp.Expression, scope: Scope, *, aggregates: bool = True) -> Node:
         """Return an expression; the table of expressions refuses what it does not use."""
@@ -69,10 +68,11 @@ class Expressions(Used):
             self.scope, self.text.aggregates = before
 
     def special(self, node: exp.Expression, depth: int) -> Node | None:  # noqa: ARG002 - for those that know more
-        """Return what an expression means that is not in the table of expressions; None where it is there."""
+        """Return what a function of windows or a ranking means; None where it is neither."""
         return None
 
-    def _converted(self, node: exp.Expression, depth: int = 0) -> Node:
+    def _rule(self, node: exp.Expression, depth: int) -> Node | None:
+        """Return what an expression means that SQL reads otherwise than the table of expressions."""
         used = {key for key, value in node.args.items() if value not in (None, False, [])}
         if not used <= _KEYS.get(type(node), used):
             self.text.refuse(node)
@@ -91,8 +91,7 @@ class Expressions(Used):
             self.fail("IN (SELECT …) is not supported; list the values, as IN ('a', 'b')", node)
         if isinstance(node, exp.Cast | exp.TryCast) and (moment := _moment(node)) is not None:
             return moment
-        found = self.special(node, depth)
-        return self._base(node, depth) if found is None else found
+        return self.special(node, depth)
 
     def _filtered(self, node: exp.Filter, depth: int) -> Node:
         """Read ``SUM(x) FILTER (WHERE y)``: the sum of x where y, and of NULL elsewhere."""
@@ -146,6 +145,8 @@ class Expressions(Used):
             found = [(one, value) for one in scope.sources.values() if (value := one.find(name)) is not None]
             sure = [value for one, value in found if one.knows(name)]
             values = list(dict.fromkeys(sure or [value for _, value in found]))
+            if name.lower() == "window" and not sure and name not in scope.aliases and self._is_window(name):
+                return WINDOW  # Spark's column of windows
             if name in scope.aliases and not sure:
                 return scope.aliases[name]
             if len(values) > 1:
@@ -197,8 +198,3 @@ def _moment(node: exp.Expression) -> Node | None:
     if getattr(kind, "value", "") in names and isinstance(literal, exp.Literal) and literal.is_string:
         return Literal(Type.TEXT, literal.this)
     return None
-
-
-def column_name(node: Node) -> str | None:
-    """Return the name of a node that is a column of the stream."""
-    return node.name if isinstance(node, Column) else None

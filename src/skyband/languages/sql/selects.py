@@ -10,7 +10,11 @@ from skyband.expressions.parse import AGGREGATES, position
 from skyband.expressions.tree import Column, Node
 from skyband.languages.sql.ranking import filtered
 from skyband.languages.sql.relations import (
+    END,
     MARKS,
+    START,
+    TIME,
+    WINDOW,
     WINDOW_COLUMNS,
     Over,
     Relation,
@@ -60,6 +64,8 @@ class Selects(Sources):
         self._having(level)
         result = replace(level.source, columns=level.outputs, whole=level.whole, direct=False)
         result = self._qualify(level, result)
+        if self.grouped[-1] is not None and not level.source.windowed:
+            self.fail("windows that are made by functions stand in GROUP BY; there is none here", select)
         for name in level.unused:
             self.fail(f"nothing uses the WINDOW {name!r}; leave it out", named[name])
         result = self._unique(level, result)
@@ -128,6 +134,8 @@ class Selects(Sources):
         if window is not None:
             source = self._windowed(source, window, group)
         plain = tuple(key for key in keys if not is_mark(key))
+        if source.grows and START in keys and not {WINDOW, END, TIME} & set(keys):
+            self.fail("several windows of CUMULATE start together; write GROUP BY window_start, window_end", group)
         for key in plain:
             self.no_marks(key, group, "an expression of GROUP BY")
         again = source.keys is not None

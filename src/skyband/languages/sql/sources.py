@@ -109,8 +109,9 @@ class Sources(Joins):
         return self._aliased(node, path[-1], relation)
 
     def _named(self, path: list[str], known: Environment) -> Relation:
-        if len(path) == 1 and path[0] in known:
-            return known[path[0]]()
+        alike = [one for one in known if [one.lower()] == [part.lower() for part in path]]
+        if len(alike) == 1 or path[0] in alike:
+            return known[path[0] if path[0] in alike else alike[0]]()
         name = ".".join(path)
         scan = self.tables.get(name) or self.tables.get(path[-1]) or self.tables.get("")
         found = Scan(name) if scan is None else replace(scan, table=name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NoReturn, TypeVar
 
@@ -12,7 +12,7 @@ from sqlglot.tokens import Token, TokenType
 
 from skyband.errors import LanguageError, QueryError
 from skyband.expressions.parse import Reader, position
-from skyband.expressions.tree import Call, Literal, Node, Type
+from skyband.expressions.tree import Literal, Node, Type
 from skyband.languages.sql.dialects import Spelling
 
 _BEFORE_TABLE = (TokenType.FROM, TokenType.L_PAREN, TokenType.FARROW, TokenType.COMMA, TokenType.JOIN)
@@ -30,13 +30,21 @@ class SqlText(Reader):
         super().__init__(text, aggregates=False)
         self.spelling = spelling
         self.tokens: list[Token] = []
+        self.rule: Callable[[exp.Expression, int], Node | None] = lambda _node, _depth: None
+
+    def convert(self, node: exp.Expression, depth: int = 0) -> Node:
+        """Rebuild one sqlglot node as ours, by the rules of SQL, else as in expressions."""
+        found = self.rule(node, depth)
+        return super().convert(node, depth) if found is None else found
 
     def words(self) -> list[list[Token]]:
         """Return the words of each statement."""
         backslash = "\\" in self.spelling.grammar.Tokenizer.STRING_ESCAPES
-        lexed = (_LEXED_BACKSLASH if backslash else _LEXED).finditer(self.text)
-        if (quote := next((part for part in lexed if part[0] in "'\"`"), None)) is not None:
-            self.fail("this quote is never closed", quote.start())
+        for part in (_LEXED_BACKSLASH if backslash else _LEXED).finditer(self.text):
+            if part[0] in "'\"`":
+                self.fail("this quote is never closed", part.start())
+            if part[0].startswith("/*+"):
+                self.fail("a hint is not supported; leave it out", part.start())
         try:
             self.tokens = _functions(self.spelling.grammar().tokenize(self.text))
         except Exception:  # a TokenError, or a bug of sqlglot
@@ -199,11 +207,6 @@ def words_of(node: exp.Expression) -> str:
 def whole_number(node: Node) -> int | None:
     """Return the value of a constant that is a whole number."""
     return int(node.text) if isinstance(node, Literal) and node.type is Type.INTEGER else None
-
-
-def divided(left: Node, right: Node, truncates: bool) -> Node:
-    """Return a quotient: of integers, where the dialect says so, an integer."""
-    return Call("div" if truncates else "/", (left, right))
 
 
 _NAMES = {
