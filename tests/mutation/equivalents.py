@@ -77,9 +77,10 @@ EQUIVALENT: dict[str, dict[str, list[str]]] = {
             "Staircase._pieces: len(due) == 0 -> (len(due) != 0)",
         ],
         "in more threads, or in fewer: costs time only": [
-            "Staircase._sort_runs: THREADS if many else 1 -> (1)",
-            "Staircase._sort_runs: len(ends) > THREADS -> (len(ends) >= THREADS)",
-            "Staircase._sort_runs: len(slots) >= PARALLEL_SLOTS -> (len(slots) > PARALLEL_SLOTS)",
+            "Staircase._sort_runs: len(slots) < PARALLEL_SLOTS or len(ends) <= THREADS"
+            " -> (len(slots) < PARALLEL_SLOTS and len(ends) <= THREADS)",
+            "Staircase._sort_runs: len(ends) <= THREADS -> (len(ends) < THREADS)",
+            "Staircase._sort_runs: len(slots) < PARALLEL_SLOTS -> (len(slots) <= PARALLEL_SLOTS)",
         ],
     },
     "algorithms/staircase/panes.py": {
