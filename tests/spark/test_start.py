@@ -112,6 +112,20 @@ def test_shared_ranks_and_where_an_id_stands(spark: Any, tmp_path: Path) -> None
         handle.rank_of("none", 1)
 
 
+def test_of_a_joined_query_an_id_stands_where_the_latest_answer_has_it(spark: Any, tmp_path: Path) -> None:
+    liked = sb.Query("liked", k=2, score="y + likes", window=sb.Window(1_000), join=sb.Join("likes"))
+    write(tmp_path / "in", batches(6, count=2))
+    likes = {"likes": lambda ids: {i: float(i) for i in ids}}
+    handle = go(spark, tmp_path / "in", [liked], Tables(), tmp_path / "checkpoint", services=likes)
+    first, second = handle.answers("liked").to_pylist()
+    found = handle.rank_of("liked", str(second["id"]))
+    assert (found.stands, found.rank, found.score, found.provisional) == ("ranked", 2, second["score"], False)
+    assert found.above is not None
+    assert (found.above.id, found.below) == (first["id"], None)
+    assert str(found.end) == next(entry["latest"]["window_end"] for entry in handle.queries)
+    assert handle.rank_of("liked", -1).stands == "below k"
+
+
 def test_two_hundred_rankings_are_served_and_said_to_be(spark: Any, tmp_path: Path) -> None:
     tables = batches(3, count=3)
     queries = [sb.Query(f"q{i}", k=2, score="x", where=f"id % 200 = {i}", window=sb.Window(2_000)) for i in range(200)]
