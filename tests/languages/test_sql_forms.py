@@ -36,7 +36,7 @@ DDL = """CREATE TABLE sales (
         (f"SELECT id FROM {WINDOWS} ORDER BY price DESC FETCH FIRST ROW ONLY", {"k": 1}),
         (f"SELECT id FROM {WINDOWS} ORDER BY ts DESC LIMIT 1", {"score": "unix_micros(ts)"}),
         (f"SELECT id FROM {WINDOWS} ORDER BY price DESC, ts LIMIT 1", {"prefer": "earliest"}),
-        (f"SELECT id FROM {WINDOWS} ORDER BY price DESC LIMIT 1 EMIT CHANGES", {"emit": "changes"}),
+        (f"SELECT id FROM {WINDOWS} ORDER BY price DESC LIMIT 1 EMIT CHANGES", {"emit": "early"}),
         ("SELECT id FROM sales ORDER BY price DESC LIMIT 1 EMIT FINAL", {"emit": "final"}),
         (f"SELECT shop FROM ({RANKED}) WHERE n = 1 AND shop > 'b' AND total > 3", None),
         (f"SELECT n, shop FROM ({RANKED}) WHERE n <= 3 AND total > 3", {"having": "sum(price) > 3", "k": 3}),
