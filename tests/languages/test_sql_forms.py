@@ -143,7 +143,7 @@ def test_dialects() -> None:
         ("INSERT INTO x VALUES (1)", "here comes a query, SELECT …, and not 'VALUES'", "VALUES"),
         ("INSERT INTO x (a, b) SELECT id FROM s ORDER BY id LIMIT 1", "there are 2 new names for 1 columns", ""),
         (f"SELECT id FROM {WINDOWS} /*+ OPTIONS('a'='b') */ ORDER BY price LIMIT 1", "a hint is not supported", "/*+"),
-        ("SELECT DATE_TRUNC('hour', ts), RANK() OVER (PARTITION BY b ORDER BY a) n FROM s QUALIFY n < 2", "windows", ""),
+        ("SELECT DATE_TRUNC('hour', ts), RANK() OVER (PARTITION BY b ORDER BY a) n FROM s QUALIFY n < 2", "window", ""),
         ("SELECT DATE_TRUNC('hour', ts) AS h, a FROM s ORDER BY a LIMIT 1", "windows that are made by functions", ""),
         (f"SELECT a FROM {WINDOWS.replace('TUMBLE', 'CUMULATE').replace(')', ', INTERVAL 2 HOUR)')} "
          "GROUP BY window_start, a ORDER BY COUNT(*) LIMIT 1", "several windows of CUMULATE start", "window_st"),
