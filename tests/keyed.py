@@ -115,7 +115,7 @@ def answers(query: sb.Query, rows: Sequence[Row]) -> list[tuple[Any, ...]]:
     found = []
     for start in range(((begin - size) // slide + 1) * slide, last + 1, slide):
         inside = [row for row in valid if start <= row["t"] < start + size]
-        ranked = _aggregated(query, inside) if query.aggregates else _events(query, inside)
+        ranked = aggregated(query, inside) if query.aggregates else _events(query, inside)
         found.append((start, start + size, ranked))
     return found
 
@@ -134,7 +134,8 @@ def _events(query: sb.Query, inside: Sequence[Row]) -> list[tuple[Any, ...]]:
     ]
 
 
-def _aggregated(query: sb.Query, inside: Sequence[Row]) -> list[tuple[Any, ...]]:
+def aggregated(query: sb.Query, inside: Sequence[Row]) -> list[tuple[Any, ...]]:
+    """Return the rows of one window: rank, id, score, time, partition, and what is shown besides."""
     groups: dict[Any, list[Row]] = {}
     for row in inside:
         name = row["id"] if query.group_by is None else key(query.group_by, row)

@@ -193,6 +193,16 @@ def test_full_panes_equal_a_plain_sort(algorithm: str, shape: str) -> None:
             ], f"{algorithm}, {shape}, seed {seed}, window that ends at {end}"
 
 
+@pytest.mark.parametrize(("by", "best"), [(None, [599]), ("g", [598, 599])])
+def test_one_event_amid_a_batch_may_lie_far_before_all_others(by: str | None, best: list[int]) -> None:
+    time = np.full(600, 1_000)
+    time[400] = 5
+    data = {"t": time, "id": np.arange(600), "x": np.arange(600) * 1.0, "g": np.arange(600) % 2}
+    query = sb.Query("q", k=1, score="x", window=sb.Window(500), partition_by=by)
+    answers = sb.run(query, data, time="t", id="id")
+    assert [(a.start, [row.id for row in a.rows]) for a in answers] == [(0, [400]), (500, []), (1_000, best)]
+
+
 def test_one_id_that_is_far_better_than_in_the_pane_before_does_not_push_others_out() -> None:
     """What many ids reached in one pane, one reaches in the next as often, where it counts once."""
     n = 500

@@ -365,6 +365,18 @@ def test_a_query_that_comes_after_the_last_event_waits_for_its_first() -> None:
     assert [a.end for a in monitor.finish() if a.query == "new"] == [80]
 
 
+def test_a_query_that_waits_for_its_first_event_may_wait_long() -> None:
+    old, new = (sb.Query(name, k=1, score="x", window=sb.Window(10)) for name in ("old", "new"))
+    monitor = sb.Monitor([old], time="t", id="t")
+    monitor.push([{"t": 5, "x": 1.0}])
+    monitor.advance(40)
+    monitor.register(new)
+    monitor.unregister("old")
+    assert [len(monitor.advance(watermark)) for watermark in (100, 200, 245)] == [0, 0, 0]
+    monitor.push([{"t": 255, "x": 1.0}])
+    assert [(a.end, a.exact, [row.id for row in a.rows]) for a in monitor.advance(260)] == [(260, True, [255])]
+
+
 def test_answers_come_in_order_of_their_ends_whichever_side_is_closed() -> None:
     stream = [{"t": t, "id": t, "x": float(t)} for t in range(40)]
     left, right, other = (

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import skyband as sb
+from skyband.algorithms.staircase import tied
 from skyband.answers.changes import fold, seat
 from tests.groups import rankings
 from tests.oracle import Oracle, contains, is_cut, rank
@@ -24,6 +25,12 @@ KINDS: dict[str, dict[str, Any]] = {
     "earliest": {"prefer": "earliest", "distinct": None, "tied": True, "select": ("note", "size")},
 }
 CUT = "rows, as max_ties says"
+
+
+@pytest.fixture(autouse=True, params=[0, 1024], ids=["looked through often", "as usual"])
+def spare(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let events of sealed panes be looked through after few of them, too."""
+    monkeypatch.setattr(tied, "SPARE", request.param)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -145,6 +152,23 @@ def test_folded_changes_give_the_answers(kind: str) -> None:
 
 def replies_rows(rows: list[sb.Row]) -> list[Any]:
     return [repr((r.partition, r.rank, r.id, r.score, r.time, dict(r.values))) for r in rows]
+
+
+@pytest.mark.parametrize("shape", ["equal", "random", "few"])
+@pytest.mark.parametrize("ties", ["with", "dense"])
+def test_what_is_kept_does_not_grow_with_the_window(ties: Any, shape: str) -> None:
+    rng = np.random.default_rng(4)
+    query = sb.Query("q", k=3, score="x", window=sb.Window(100_000, slide=10), ties=ties, max_ties=20)
+    monitor = sb.Monitor([query], time="t", id="id")
+    kept = []
+    for batch in range(60):
+        time = batch * 100 + np.arange(100)
+        score = {"equal": np.ones(100), "random": rng.normal(size=100), "few": rng.integers(0, 9, 100) * 1.0}[shape]
+        monitor.push({"t": time, "id": time, "x": score})
+        answers = list(monitor.advance(int(time[-1])))
+        kept.append(monitor.stats().kept)
+    assert max(kept) < 2 * 120 + 2 * tied.SPARE + 21 * 11
+    assert len(answers[-1].rows) >= 3
 
 
 def test_each_row_has_a_seat_of_its_own() -> None:

@@ -93,7 +93,12 @@ def test_check_notices_what_is_wrong(broken: dict[str, Any], message: str) -> No
 
 def test_a_pool_that_has_no_room_holds_one_pane(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prefilter, "POOL_BYTES", 1)
-    check("staircase", random_workload(5_001, **KINDS["long"]))
+    time = np.arange(1_000)
+    query = sb.Query("q", k=2, score="x", window=sb.Window(100))
+    answers = sb.run(query, {"t": time, "x": time * 37.0 % 1_001}, time="t", id="t")
+    assert [[row.score for row in answer.rows] for answer in answers] == [
+        np.sort(time[start : start + 100] * 37.0 % 1_001)[:-3:-1].tolist() for start in range(0, 1_000, 100)
+    ]
 
 
 @pytest.mark.parametrize("most_bars", [prefilter.MOST_THRESHOLDS, 30])

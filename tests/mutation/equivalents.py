@@ -4,7 +4,17 @@ from __future__ import annotations
 
 EQUIVALENT: dict[str, dict[str, list[str]]] = {
     "engine/ranking.py": {
-        "plans again whenever it is asked: costs time only": ["RankingGroup.algorithm: self._planned = True -> pass"],
+        "plans again when it is asked: costs time only": [
+            "RankingGroup.algorithm: self._planned = True -> pass",
+            "RankingGroup.add: self._planned = True -> pass",
+        ],
+        "makes room one event sooner": [
+            "RankingGroup._compact: self.store.size > share * len(self.algorithm.kept()) + spare"
+            " -> (self.store.size >= share * len(self.algorithm.kept()) + spare)",
+        ],
+        "looks for ties in vain: costs time only": [
+            "RankingGroup._in_order: self.store.tied() if len(picks.slots) else None -> (self.store.tied())",
+        ],
         "the same is found in another way": [
             "RankingGroup._begin: columns.position[~np.isnan(columns.merit)] if events is None else events"
             " -> (columns.position[~np.isnan(columns.merit)])",
@@ -27,16 +37,9 @@ EQUIVALENT: dict[str, dict[str, list[str]]] = {
             "RankingGroup._batch_counts: self.ranking.counts or not self.schedules"
             " -> (self.ranking.counts and (not self.schedules))",
         ],
-        "the rows of count windows are always listed": [
-            "RankingGroup._count: not self.ranking.counts -> (self.ranking.counts)",
-        ],
         "Arrow does not encode twice": [
             "_numbers: ids if pa.types.is_dictionary(ids.type) else ids.dictionary_encode()"
             " -> (ids.dictionary_encode())",
-        ],
-        "why is shown where an answer is not whole": [
-            "RankingGroup._blocks: WARMING_UP if exact else np.where(whole, APPROXIMATE, WARMING_UP)"
-            " -> (np.where(whole, APPROXIMATE, WARMING_UP))",
         ],
         "no columns look alike in all answers": [
             "RankingGroup._look: select and payload is not None -> (select or payload is not None)",
@@ -57,6 +60,15 @@ EQUIVALENT: dict[str, dict[str, list[str]]] = {
             " -> (replace(found, proven=self._proven(due, found, unsure)))",
             "Staircase._unsure: due.start < exact_from -> (due.start <= exact_from)",
         ],
+        "one round more, over no pane": [
+            "Staircase.sealed: panes.base if self.sealed_to == NEVER else int(panes.number(np.int64(self.sealed_to)))"
+            " -> (int(panes.number(np.int64(self.sealed_to))))",
+        ],
+        "no threshold is known: costs time only": ["Staircase._kth: self.k - 1 -> (self.k + 1)"],
+        "sorts what is sorted: costs time only": [
+            "Staircase._set_open: pane[1:] < pane[:-1] -> (pane[1:] <= pane[:-1])",
+        ],
+        "each place is there once": ["Staircase.check: np.diff(order) > 0 -> (np.diff(order) >= 0)"],
         "of open panes the band has nothing": [
             "Staircase._count_anew: self.sealed - base - 1 -> (self.sealed - base + 1)",
         ],
@@ -64,9 +76,11 @@ EQUIVALENT: dict[str, dict[str, list[str]]] = {
             "Staircase._bands: room - len(slot) -> (room + len(slot))",
             "Staircase._pieces: len(due) == 0 -> (len(due) != 0)",
         ],
-        "others sort, or in more threads: costs time only": [
-            "Staircase._sort_runs: len(ends) > THREADS -> (len(ends) >= THREADS)",
-            "Staircase._sort_runs: len(slots) >= PARALLEL_SLOTS -> (len(slots) > PARALLEL_SLOTS)",
+        "in more threads, or in fewer: costs time only": [
+            "Staircase._sort_runs: len(slots) < PARALLEL_SLOTS or len(ends) <= THREADS"
+            " -> (len(slots) < PARALLEL_SLOTS and len(ends) <= THREADS)",
+            "Staircase._sort_runs: len(ends) <= THREADS -> (len(ends) < THREADS)",
+            "Staircase._sort_runs: len(slots) < PARALLEL_SLOTS -> (len(slots) <= PARALLEL_SLOTS)",
         ],
     },
     "algorithms/staircase/panes.py": {
@@ -101,6 +115,8 @@ EQUIVALENT: dict[str, dict[str, list[str]]] = {
             "is_sparse: columns.partitions > 1 -> (columns.partitions >= 1)",
             "is_sparse: len(columns.merit) < count * k -> (len(columns.merit) <= count * k)",
             "is_sparse: panes.cover(low, high) -> pass",
+            "is_sparse: int(np.diff(panes.number(np.array([low, high])))[0]) + 1"
+            " -> (int(np.diff(panes.number(np.array([low, high])))[0]) - 1)",
             "_filter: (high - low) * columns.partitions > MOST_THRESHOLDS"
             " -> ((high - low) * columns.partitions >= MOST_THRESHOLDS)",
             "_filter: high - low -> (high + low)",
@@ -109,8 +125,11 @@ EQUIVALENT: dict[str, dict[str, list[str]]] = {
         "in other pieces, or by other threads: costs time only": [
             "candidates: PARTITIONED_ROWS if columns.partitions > 1 else max(len(columns.merit), 1)"
             " -> (max(len(columns.merit), 1))",
+            "candidates: PARTITIONED_ROWS if columns.partitions > 1 else max(len(columns.merit), 1)"
+            " -> (PARTITIONED_ROWS)",
             "candidates: columns.partitions > 1 -> (columns.partitions >= 1)",
             "_filter: THREADS if n >= PARALLEL_ROWS and columns.partitions == 1 else 1 -> (1)",
+            "_filter: THREADS if n >= PARALLEL_ROWS and columns.partitions == 1 else 1 -> (THREADS)",
             "_filter: n >= PARALLEL_ROWS and columns.partitions == 1"
             " -> (n >= PARALLEL_ROWS or columns.partitions == 1)",
             "_filter: n >= PARALLEL_ROWS -> (n > PARALLEL_ROWS)",
@@ -121,9 +140,20 @@ EQUIVALENT: dict[str, dict[str, list[str]]] = {
             "_thresholds: high - low -> (high + low)",
             "_pool: max(4 * k, 64) if k <= 65_536 else 2 * k -> (max(4 * k, 64))",
             "_pool: max(4 * k, 64) if k <= 65_536 else 2 * k -> (2 * k)",
+            "_pool: k <= 65_536 -> (k < 65536)",
+            "_pool: max -> (min)",
+            "_pool: min -> (max)",
             "_Part.__init__: stop - start if counts.late_before > NEVER else 0 -> (stop - start)",
+            "_Part.__init__: counts.late_before > NEVER -> (counts.late_before >= NEVER)",
             "_Part.__init__: stop - start -> (stop + start)",
         ],
+        "other guesses, or none; they are verified: costs time only": [
+            "_Part.scan: k + 4 * isqrt(k) + 8 if simple else 0 -> (0)",
+            "_Part.scan: k + 4 * isqrt(k) + 8 -> (k + 4 * isqrt(k) - 8)",
+            "_Part.scan: self.columns.partitions == 1 -> (self.columns.partitions != 1)",
+            "_Part._process: guesses[1][0] = -1 -> pass",
+        ],
+        "of what is stored twice, where ids count once, one is shown": ["with_ties: taken[found] = True -> pass"],
         "a few others come along": ["with_ties: () if columns.part is None else (columns.part,) -> (())"],
         "a pane begins there, which is covered a moment later": [
             "with_ties: position < panes.cuts[-1] -> (position <= panes.cuts[-1])",

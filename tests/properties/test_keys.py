@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -95,6 +96,35 @@ def test_events_of_keys(
     assert told(played(query, rows, size, kept)) == answers(query, rows)
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(ROWS, min_size=1, max_size=40),
+    score=st.sampled_from(list(AGGREGATES)),
+    window=st.sampled_from(
+        [sb.Window.cumulative(12, step=4), sb.Window.all_time(every=7), sb.Window.calendar("day", zone="Europe/Berlin")]
+    ),
+    partition_by=st.sampled_from(PARTITIONS),
+    group_by=st.sampled_from(GROUPS),
+    having=st.sampled_from(list(CONDITIONS)),
+    size=st.integers(1, 15),
+    kept=st.integers(0, 3),
+)
+def test_aggregates_of_keys_over_other_windows(
+    rows: list[Row], score: str, window: sb.Window, partition_by: Any, group_by: Any, having: str | None, size: int,
+    kept: int,
+) -> None:  # fmt: skip
+    query = sb.Query(
+        "q", k=2, score=score, window=window, partition_by=partition_by, group_by=group_by, having=having,
+        select=tuple(FURTHER[5:8]),
+    )  # fmt: skip
+    valid = [row for row in rows if row["t"] is not None and (group_by is not None or row["id"] is not None)]
+    found = played(query, rows, size, kept)
+    assert bool(found) == bool(valid)
+    for answer in found:
+        inside = [row for row in valid if (answer.start is None or answer.start <= row["t"]) and row["t"] < answer.end]
+        assert told([answer])[0][2] == keyed.aggregated(query, inside)
+
+
 def test_early_answers_of_aggregates_come_when_they_look_different() -> None:
     query = sb.Query(
         "q", k=2, score="sum(x)", window=sb.Window(20, slide=10), partition_by=("venue",), group_by=("city", "flag"),
@@ -146,6 +176,20 @@ def test_more_distinct_values_than_are_kept_are_not_called_exact(monkeypatch: py
 
 def _truth(query: sb.Query, rows: list[Row]) -> list[Any]:
     return keyed.answers(query, [row | {"x": 0.0, "city": None, "flag": None} for row in rows])
+
+
+def test_the_first_and_the_last_time_of_a_group() -> None:
+    stamps = pa.array([datetime(2026, 1, day, tzinfo=UTC) for day in (3, 1, 2)] + [None], pa.timestamp("s", "UTC"))
+    query = sb.Query(
+        "q", k=3, score="count(*)", window=sb.Window(10), group_by="g",
+        select=("min(seen) AS first", "max(seen) AS last", "count(DISTINCT seen) AS times", "count(seen) AS c"),
+    )  # fmt: skip
+    rows = {"t": [1, 2, 3, 4], "id": [1] * 4, "g": ["a", "a", "a", "b"], "seen": stamps}
+    (answer,) = sb.run(query, rows, time="t", id="id")
+    third, first = datetime(2026, 1, 3, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)
+    assert [tuple(row.values.values()) for row in answer.rows] == [(first, third, 3, 3), (None, None, 0, 0)]
+    with pytest.raises(sb.QueryError, match="a score must be number or integer, and seen is time"):
+        list(sb.run(sb.Query("q", k=1, score="sum(seen)", window=sb.Window(1)), rows, time="t", id="id"))
 
 
 def test_sketches_are_as_good_as_they_say() -> None:

@@ -112,6 +112,27 @@ def test_a_batch_says_what_the_core_says(spark: Any) -> None:
         assert sorted(map(str, mine["id"].to_pylist())) == sorted(map(str, ids))
 
 
+@pytest.mark.parametrize("kind", [pa.timestamp("us", "UTC"), pa.date32()], ids=str)
+def test_times_are_aggregated_as_in_the_core(spark: Any, tmp_path: Path, kind: pa.DataType) -> None:
+    days = pa.array([3, 1, 2, None] * 5, pa.int32()).cast(pa.date32()).cast(kind)
+    data = pa.table({"t": list(range(20)), "id": [0, 1, 2, 3, 3] * 4, "seen": days})
+    query = sb.Query(
+        "q", k=4, score="count(*)", window=sb.Window(8, slide=4), partition_by="seen",
+        select=("min(seen) AS first", "max(seen) AS last", "count(DISTINCT seen) AS times"),
+    )  # fmt: skip
+    truth, sink = sb.run(query, data, time="t", id="id").table(), Tables()
+    found = sb.spark.topk(spark.createDataFrame(data), query, time="t", id="id").toArrow()
+    found = found.cast(pa.schema([(f.name, truth.schema.field(f.name).type) for f in found.schema]))
+    assert plain(found, truth.column_names) == plain(truth, truth.column_names)
+    write(tmp_path / "in", [data])
+    sb.spark.start(
+        stream(spark, tmp_path / "in"), query, time="t", id="id", watermark=0, trigger=NOW, sink=sink,
+        checkpoint=tmp_path / "checkpoint",
+    ).awaitTermination()  # fmt: skip
+    truth = core([query], [data], 0, time="t", id="id")
+    assert plain(sorted_table(sink.found), truth.column_names) == plain(truth, truth.column_names)
+
+
 def test_ids_of_a_running_stream_do_not_become_text(spark: Any, tmp_path: Path) -> None:
     write(tmp_path / "in", [table(1, 0)])
     first = sb.Query("first", k=1, score="x", window=WINDOWS[0])

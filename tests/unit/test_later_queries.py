@@ -57,6 +57,13 @@ def test_what_others_keep_is_not_missed_where_windows_begin_within_panes() -> No
     assert "came later" not in monitor.explain()
 
 
+def test_where_ids_count_once_no_more_is_missed_than_lies_before_the_first_exact_window() -> None:
+    once = replace(OLD, distinct="best")
+    missed = begun(0, once).backfill_for(replace(once, name="far", window=sb.Window(500, slide=100)))
+    assert missed is not None
+    assert (missed.low, missed.high) == (600, 1_000)
+
+
 def test_a_deeper_query_misses_nothing_where_nothing_was_dropped() -> None:
     monitor = begun(0, OLD, n=1_002)  # two events from 1000 on, where the next window starts
     assert monitor.backfill_for(replace(OLD, name="deeper", k=9)) is None
@@ -109,7 +116,10 @@ def test_late_rows_are_no_events_of_a_group() -> None:
     monitor = begun(0, OLD, n=250)
     monitor.push(rows(100, 130) + rows(250, 260))
     (group,) = monitor.stats().groups
-    assert (group.events, group.late) == (260, 30)
+    assert (group.events, group.late, group.rejected) == (260, 30, 0)
+    monitor.push([{"t": 270, "id": 1, "x": float("nan"), "n": 1}, *rows(271, 273)])
+    (group,) = monitor.stats().groups
+    assert (group.events, group.late, group.rejected) == (262, 30, 1)
 
 
 def test_a_group_counts_its_partly_late_rows() -> None:
@@ -135,6 +145,17 @@ def test_a_paused_query_shows_nothing_early() -> None:
     assert len(monitor.advance()) == 0
     monitor.resume("old")
     monitor.push(rows(20, 30))
+    assert len(monitor.advance()) == 1
+
+
+def test_a_query_that_goes_on_shows_early_what_changed_in_between() -> None:
+    monitor = sb.Monitor([replace(OLD, emit="early")], **SOURCE)
+    monitor.push(rows(0, 20))
+    assert len(monitor.advance()) == 1
+    monitor.pause("old")
+    monitor.push(rows(20, 30))
+    assert len(monitor.advance()) == 0
+    monitor.resume("old")
     assert len(monitor.advance()) == 1
 
 

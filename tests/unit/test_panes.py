@@ -55,6 +55,15 @@ def test_panes_are_no_narrower_than_where_windows_start_and_end() -> None:
     assert pane_widths(schedules(*(sb.Window(size, offset=offset) for size, offset in often))) == [3]
 
 
+@pytest.mark.parametrize("low", [-2_000, -50, 0, 2_000])
+def test_cuts_are_where_windows_start_or_end_before_1970_too(low: int) -> None:
+    panes = Panes(schedules(sb.Window(10), sb.Window(7)))
+    panes.cover(low, low + 99)
+    expected = [at for at in range(low - 9, low + 110) if at % 10 == 0 or at % 7 == 0]
+    assert set(panes.cuts.tolist()) <= set(expected)
+    assert set(expected) - set(panes.cuts.tolist()) <= {*range(low - 9, low), *range(low + 100, low + 110)}
+
+
 def test_new_cuts_lie_between_the_known_ones() -> None:
     for offset, cuts in ((9, [30, 39, 40, 49, 50]), (1, [30, 31, 40, 41, 50])):
         panes = Panes(schedules(sb.Window(10)))
@@ -136,6 +145,9 @@ def test_what_is_given_again_heals_the_panes_that_lost() -> None:
         panes.restore(low, high, 2)
         assert panes.depth[:-1].tolist() == [UNTOUCHED if depth is None else depth for depth in depths]
         assert (panes.best_dropped[:-1] == -np.inf).tolist() == [depth is None for depth in depths]
+    panes = Panes(schedules(sb.Window(10)))
+    panes.restore(10, 25, 2)
+    assert set(panes.depth.tolist()) == {UNTOUCHED}, "a part of what lost nothing is given again"
 
 
 def test_what_is_given_again_heals_the_cuts_within_it() -> None:

@@ -25,9 +25,10 @@ NO_SLOTS = np.empty(0, np.int32)
 class Columns:
     """Arriving events of one group: aligned columns, merit may be NaN.
 
-    `ident` identifies ids, in no order (None where a group ranks events, not ids); `part` numbers the partitions from
-    0 to `partitions - 1`. `carried` says whether events that tie in everything else may differ in the columns that
-    they carry: then none of them may be dropped for another.
+    `time` has recencies: event times, or their negatives where the earliest of equals ranks first; windows are measured
+    by `position`. `ident` identifies ids, in no order (None where a group ranks events, not ids); `part` numbers the
+    partitions from 0 to `partitions - 1`. `carried` says whether events that tie in everything else may differ in the
+    columns that they carry: then none of them may be dropped for another.
     """
 
     merit: FloatArray

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -61,7 +62,7 @@ class Ranking:
             query.window.periods,
         )  # fmt: skip
 
-    @property
+    @cached_property
     def partition_by(self) -> Expression | None:
         """What tells partitions apart, if there are any."""
         return key_of(self.partition_keys)

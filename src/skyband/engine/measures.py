@@ -53,6 +53,8 @@ class Measure:
         Whether these are no floating-point numbers.
     half
         Which half of an integer sum: `HIGH` or `LOW`; else empty.
+    moments
+        Whether these are times, in microseconds.
     """
 
     function: str
@@ -60,6 +62,7 @@ class Measure:
     values: Expression
     whole: bool
     half: str = ""
+    moments: bool = False
 
     @property
     def name(self) -> str:
@@ -122,8 +125,8 @@ class Measure:
         text = self.values.spark_sql(schema)
         if self.function == SKETCH:
             return _spark_entry(text)
-        if self.function == DISTINCT and self.values.bind(schema).type == "time":
-            return micros(text, schema.field(str(*self.values.columns)).type)
+        if self.moments:
+            return micros(text, self.values.bind(schema).typed.arrow)
         zero = " + 0D" if self.is_set else ""
         return text if self.whole else f"nullif(double({text}){zero}, double('NaN'))"
 
@@ -160,18 +163,26 @@ def measures(aggregates: Sequence[Aggregate], schema: pa.Schema) -> dict[str, Me
             continue
         if one.function in (DISTINCT, SKETCH):
             values = one.values(schema)
-            kept[str(one)] = Measure(one.function, one.argument, values, values.bind(schema).type != "number")
+            kind = values.bind(schema).type
+            kept[str(one)] = Measure(one.function, one.argument, values, kind != "number", moments=kind == "time")
             continue
-        whole = one.function != "count" and one.argument.bind(schema, "score").type == "integer"
+        whole = one.function != "count" and _kind(one, schema) != "number"
         functions = ["sum" if one.function == "avg" else one.function]
         functions += ["count"] if whole or one.function == "avg" else []
         for function in functions:
             values = Aggregate(function, one.argument).values(schema)
-            kind = values.bind(schema, "score").type == "integer"
-            for half in (HIGH, LOW) if kind and function == "sum" else ("",):
-                measure = Measure(function, one.argument, values, kind, half)
+            kind = values.bind(schema).type
+            for half in (HIGH, LOW) if kind == "integer" and function == "sum" else ("",):
+                measure = Measure(function, one.argument, values, kind != "number", half, kind == "time")
                 kept[measure.name] = measure
     return kept
+
+
+def _kind(one: Aggregate, schema: pa.Schema) -> str:
+    """Return the type of an argument: a number or an integer, or for max and min a time."""
+    assert one.argument is not None
+    moments = one.function in ("max", "min") and one.argument.bind(schema).type == "time"
+    return one.argument.bind(schema, None if moments else "score").type
 
 
 def final_types(aggregates: Sequence[Aggregate], schema: pa.Schema) -> pa.Schema:
@@ -188,7 +199,7 @@ def final_types(aggregates: Sequence[Aggregate], schema: pa.Schema) -> pa.Schema
     def kind(one: Aggregate) -> str:
         if one.argument is None or one.function in ("count", DISTINCT, SKETCH):
             return "integer"
-        return "number" if one.function == "avg" else one.argument.bind(schema, "score").type
+        return "number" if one.function == "avg" else _kind(one, schema)
 
     return pa.schema([(str(one), ARROW[kind(one)]) for one in aggregates])
 
@@ -207,8 +218,10 @@ def final(one: Aggregate, found: pa.Table, kept: dict[str, Measure]) -> tuple[pa
         return pa.array(count), None
     if one.function in ("max", "min"):
         values = parts[one.function, ""]
-        whole = values.dtype == np.int64
-        return pa.array(values, mask=count == 0) if whole else pa.array(values, from_pandas=True), None
+        if values.dtype != np.int64:
+            return pa.array(values, from_pandas=True), None
+        whole = pa.array(values, mask=count == 0)
+        return whole.cast(ARROW["time"]) if kept[str(one)].moments else whole, None
     if ("sum", "") in parts:
         total = parts["sum", ""]
         values = total if one.function == "sum" else total / np.where(count == 0, np.nan, count)
@@ -233,7 +246,8 @@ def spark_final(one: Aggregate, rows: str, columns: Mapping[str, str], kept: dic
     parts = {(m.function, m.half): columns[name] for name, m in kept.items() if m.argument == one.argument}
     count = f"double({parts.get(('count', ''), 'NULL')})"
     if one.function in ("count", "max", "min"):
-        return parts[one.function, ""]
+        found = parts[one.function, ""]
+        return f"timestamp_micros({found})" if kept[str(one)].moments else found
     if ("sum", "") in parts:
         total = parts["sum", ""]
         return total if one.function == "sum" else f"try_divide({total}, {count})"

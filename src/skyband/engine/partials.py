@@ -163,8 +163,7 @@ class Partials:
             output.type(finals)
         self.evaluator.bind(schema)
         self._bounds = _Bounds(
-            arguments={name: one.values.bind(schema, None if one.is_set else "score")
-                       for name, one in self.measures.items()},
+            arguments={name: one.values.bind(schema) for name, one in self.measures.items()},
             key=None if self.key is None else self.key.bind(schema),
             partition=None if self.partition is None else self.partition.bind(schema),
             parts=pa.null() if self.partition is None else part_type(self.partition, schema),

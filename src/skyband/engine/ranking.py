@@ -62,7 +62,7 @@ class _Arriving:
         columns = self.columns
         part = 0 if columns.part is None else columns.part[rows]
         chosen = rows if self.index is None else self.index[rows]
-        payload = carried(self.outputs, self.rows.batch, chosen)
+        payload = carried(self.outputs, self.rows.batch, chosen) if self.outputs else None
         return self.store.add(self.rows, chosen, columns.merit[rows], columns.position[rows], part, payload)
 
 

@@ -212,10 +212,12 @@ class Staircase(Algorithm):
 
     def _sort_runs(self, slots: SlotArray, ends: IntArray) -> None:
         """Sort each pane's events in place, on all cores where there are many."""
-        many = len(slots) >= PARALLEL_SLOTS and len(ends) > THREADS
-        runs = itertools.pairwise(split(len(ends), THREADS if many else 1))
-        stretches = [(int(ends[a - 1]) if a else 0, ends[a:b]) for a, b in runs]
         events = columns_of(self.store)[:-1]
+        if len(slots) < PARALLEL_SLOTS or len(ends) <= THREADS:
+            sort_runs(slots, ends, *events)
+            return
+        runs = itertools.pairwise(split(len(ends), THREADS))
+        stretches = [(int(ends[a - 1]) if a else 0, ends[a:b]) for a, b in runs]
         in_threads(sort_runs, [(slots[start : end[-1]], end - start, *events) for start, end in stretches])
 
     def _count_anew(self, late: SlotArray, starts: IntArray | None = None) -> None:

@@ -8,13 +8,16 @@ Guarantees: exact. Of a pane, and partition, an event is dropped once K events o
 scores, are strictly better: these are in every window that contains it. Since an answer has at most `max_ties` rows,
 one more than these is the most that a pane keeps: whether an answer had to be cut is then known too. Where an id counts
 with its latest event, or different scores of ids are counted, nothing but the other events of the same id can be
-dropped: an id's better score may take a score away that kept another id out. A window sorts what its panes keep.
+dropped: an id's better score may take a score away that kept another id out. A window sorts what its panes keep. Now
+and then, when the events of sealed panes have doubled, those go that events of their own and of later sealed panes keep
+out.
 
-Invariant: each pane holds all of its events that an unanswered window can show, or one more than such a window shows.
+Invariant: the panes hold all events that an unanswered window can show, or one more than such a window shows.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -30,6 +33,8 @@ from skyband.queries.query import Distinct
 from skyband.windows import NEVER, DueWindows, Schedule, format_extent, layout
 
 ROWS_AT_ONCE = 1 << 16
+SPARE = 1024
+"""So many events of sealed panes are kept at least before any are looked through."""
 _NO_NUMBERS = np.empty(0, np.int64)
 
 
@@ -59,6 +64,7 @@ class TiedPanes(Algorithm):
         self.sealed_to = NEVER
         self.slots = NO_SLOTS  # pane by pane, partition by partition, best first
         self.pane = _NO_NUMBERS
+        self._pruned = 0  # how many events of sealed panes were left when they were looked through
 
     def plan(self, schedules: Sequence[Schedule]) -> None:
         """Serve these queries from now on; panes are cut where their windows start and end."""
@@ -209,7 +215,27 @@ class TiedPanes(Algorithm):
         found = [self.peek(start, end, self.schedules[query].k) for query, start, end in windows]
         passed = self.panes.cuts[self.panes.cuts <= sealed_to]
         self.sealed_to = max(self.sealed_to, int(passed.max(initial=NEVER)))
+        self._prune()
         return Selection.of(found)
+
+    def _prune(self) -> None:
+        """Drop events of sealed panes that others keep out for good: every window to come holds the later panes too."""
+        sealed = int(np.searchsorted(self.pane, self.panes.number(np.int64(self.sealed_to))))
+        if not self.drops or sealed <= 2 * self._pruned + SPARE:
+            return
+        slots, pane, store = self.slots[:sealed], self.pane[:sealed], self.store
+        edges = [0, *(np.flatnonzero(pane[1:] != pane[:-1]) + 1).tolist(), sealed]
+        kept, needed = np.zeros(sealed, bool), NO_SLOTS
+        for begin, end in reversed(list(itertools.pairwise(edges))):  # what windows from this pane on can show
+            both = np.concatenate([needed, slots[begin:end]])
+            both = both[one_per_id(store, both, self.distinct)]
+            both = both[store.best_first(both, store.part[both])]
+            needed = both[self._leading(both, self.k)]
+            kept[begin:end] = np.isin(slots[begin:end], needed)
+        self.panes.record_loss(pane[~kept], self.k, store.merit[slots[~kept]])
+        self.slots = np.concatenate([slots[kept], self.slots[sealed:]])
+        self.pane = np.concatenate([pane[kept], self.pane[sealed:]])
+        self._pruned = int(np.count_nonzero(kept))
 
     def peek(self, start: int, end: int, k: int) -> SlotArray:
         """Answer a window from the events so far; one more row than it may show says that there are more."""
