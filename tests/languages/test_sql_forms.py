@@ -36,7 +36,7 @@ DDL = """CREATE TABLE sales (
         (f"SELECT id FROM {WINDOWS} ORDER BY price DESC FETCH FIRST ROW ONLY", {"k": 1}),
         (f"SELECT id FROM {WINDOWS} ORDER BY ts DESC LIMIT 1", {"score": "unix_micros(ts)"}),
         (f"SELECT id FROM {WINDOWS} ORDER BY price DESC, ts LIMIT 1", {"prefer": "earliest"}),
-        (f"SELECT id FROM {WINDOWS} ORDER BY price DESC LIMIT 1 EMIT CHANGES", {"emit": "changes"}),
+        (f"SELECT id FROM {WINDOWS} ORDER BY price DESC LIMIT 1 EMIT CHANGES", {"emit": "early"}),
         ("SELECT id FROM sales ORDER BY price DESC LIMIT 1 EMIT FINAL", {"emit": "final"}),
         (f"SELECT shop FROM ({RANKED}) WHERE n = 1 AND shop > 'b' AND total > 3", None),
         (f"SELECT n, shop FROM ({RANKED}) WHERE n <= 3 AND total > 3", {"having": "sum(price) > 3", "k": 3}),
@@ -143,6 +143,7 @@ def test_dialects() -> None:
         ("INSERT INTO x VALUES (1)", "here comes a query, SELECT …, and not 'VALUES'", "VALUES"),
         ("INSERT INTO x (a, b) SELECT id FROM s ORDER BY id LIMIT 1", "there are 2 new names for 1 columns", ""),
         (f"SELECT id FROM {WINDOWS} /*+ OPTIONS('a'='b') */ ORDER BY price LIMIT 1", "a hint is not supported", "/*+"),
+        ("SELECT DATE_TRUNC('hour', ts), RANK() OVER (PARTITION BY b ORDER BY a) n FROM s QUALIFY n < 2", "window", ""),
         ("SELECT DATE_TRUNC('hour', ts) AS h, a FROM s ORDER BY a LIMIT 1", "windows that are made by functions", ""),
         (f"SELECT a FROM {WINDOWS.replace('TUMBLE', 'CUMULATE').replace(')', ', INTERVAL 2 HOUR)')} "
          "GROUP BY window_start, a ORDER BY COUNT(*) LIMIT 1", "several windows of CUMULATE start", "window_st"),

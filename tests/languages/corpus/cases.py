@@ -346,6 +346,13 @@ CASES = [
          "SELECT date_trunc('hour', ts) + INTERVAL 1 HOUR AS window_end, shop, sum(price) AS total, row_number() "
          "OVER (PARTITION BY window_end ORDER BY total DESC) AS rank FROM sales GROUP BY window_end, shop "
          "QUALIFY rank <= 2"),
+    Case("the best of each hour", """
+        SELECT id, price, h FROM (
+          SELECT *, DATE_TRUNC('hour', ts) AS h,
+                 ROW_NUMBER() OVER (PARTITION BY DATE_TRUNC('hour', ts), shop ORDER BY price DESC) AS n FROM sales
+        ) WHERE n <= 2""",
+         "SELECT date_trunc('hour', ts) + INTERVAL 1 HOUR AS window_end, id, price, row_number() OVER (PARTITION BY "
+         "window_end, shop ORDER BY price DESC) AS rank FROM sales QUALIFY rank <= 2"),
     # Wrappers.
     Case("INSERT INTO behind tables", DDL + f"""
         CREATE TABLE best (shop STRING, total DOUBLE, items BIGINT) WITH ('connector' = 'print');

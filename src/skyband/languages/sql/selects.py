@@ -65,7 +65,9 @@ class Selects(Sources):
         result = replace(level.source, columns=level.outputs, whole=level.whole, direct=False)
         result = self._qualify(level, result)
         if self.grouped[-1] is not None and not level.source.windowed:
-            self.fail("windows that are made by functions stand in GROUP BY; there is none here", select)
+            self.fail(
+                "windows that are made by functions stand in GROUP BY or PARTITION BY, and here they do not", select
+            )
         for name in level.unused:
             self.fail(f"nothing uses the WINDOW {name!r}; leave it out", named[name])
         result = self._unique(level, result)
@@ -189,6 +191,9 @@ class Selects(Sources):
         if isinstance(node, exp.Window):
             over = self.over(node, level.source, level.scope, level.named)
             level.unused -= {one.name for one in node.find_all(exp.Identifier)}
+            parts = [self.convert(key, level.scope) for key in node.args.get("partition_by") or []]
+            if (window := self.grouped[-1]) is not None and not level.source.windowed and any(map(is_mark, parts)):
+                level.source = self._windowed(level.source, window, node)  # PARTITION BY DATE_TRUNC('hour', ts)
             for value in (*over.parts, *(one.value for one in over.order)):
                 self._check_grouped(level.source, value, node)
             level.source, mark = level.source.number(over)
