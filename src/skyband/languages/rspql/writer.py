@@ -39,10 +39,6 @@ def write(query: Query, id: str, stream: str) -> str:  # noqa: A002 - as everywh
     if query.is_set and query.max_rows != MAX_ROWS:
         msg = f"RSP-QL has no words for max_rows={query.max_rows}; leave it out"
         raise QueryError(msg, query.name)
-    for what, given, usual in (("ties", query.ties, None), ("prefer", query.prefer, "latest")):
-        if given != usual:
-            msg = f"RSP-QL has no words for {what}={given!r}; leave it out"
-            raise QueryError(msg, query.name)
     if not _PLAIN.fullmatch(id):
         msg = f"the id is called {id!r}, which is no name of a variable; use letters, digits and _"
         raise QueryError(msg, query.name)
