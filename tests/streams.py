@@ -42,14 +42,21 @@ class Workload:
 
 
 def query_of(ask: Ask, **more: Any) -> sb.Query:
-    if ask.counts:
+    if ask.kind == "cumulative":
+        window = sb.Window.cumulative(ask.size, step=ask.slide, offset=ask.offset)
+    elif ask.kind == "all_time":
+        window = sb.Window.all_time(every=ask.slide, offset=ask.offset)
+    elif ask.kind == "calendar":
+        window = sb.Window.calendar(ask.unit, zone=ask.zone)  # type: ignore[arg-type]
+    elif ask.counts:
         window = sb.Window(f"{ask.size} events", slide=f"{ask.slide} events")
     else:
         window = sb.Window(ask.size, slide=ask.slide, offset=ask.offset, closed=ask.closed)  # type: ignore[arg-type]
     return sb.Query(
         ask.name, k=ask.k, score="x", window=window, order=ask.order,  # type: ignore[arg-type]
         distinct=ask.distinct, partition_by="g" if ask.partitioned else None,  # type: ignore[arg-type]
-        select=ask.select, **more,
+        select=ask.select, ties=ask.ties, max_ties=ask.max_ties if ask.ties else 10_000,  # type: ignore[arg-type]
+        prefer=ask.prefer, **more,  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -114,7 +121,8 @@ def random_asks(rng: np.random.Generator, many: int, fixed: dict[str, Any]) -> l
     for i in range(many):
         size = int(rng.integers(1, 30))
         slide = int(rng.integers(1, size + 1))
-        ask = Ask(f"q{i}", int(rng.choice([1, 2, 3, 7, 200])), size, slide)
+        most = common.get("max_ties", 200)
+        ask = Ask(f"q{i}", int(rng.choice([k for k in (1, 2, 3, 7, 200) if k <= most])), size, slide)
         if not common["counts"]:
             ask = replace(ask, offset=int(rng.integers(-9, 9)), closed=str(rng.choice(["left", "right"])))
         asks.append(replace(ask, **common))
@@ -141,7 +149,10 @@ def spoil(event: Event, rng: np.random.Generator) -> None:
 
 
 def replies_of(answers: Sequence[sb.Answer]) -> list[Reply]:
-    return [Reply(a.query, int(a.start), int(a.end), [_row(row) for row in a.rows]) for a in answers]  # type: ignore[arg-type]
+    return [
+        Reply(a.query, None if a.start is None else int(a.start), int(a.end), [_row(row) for row in a.rows])  # type: ignore[arg-type]
+        for a in answers
+    ]
 
 
 def _row(row: sb.Row) -> tuple[Any, ...]:

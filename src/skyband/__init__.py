@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from skyband import spark as spark
     from skyband.algorithms import ALGORITHMS
     from skyband.answers.answer import Answer, Answers, Change, Row
+    from skyband.answers.place import Place
     from skyband.engine.monitor import Monitor
     from skyband.engine.run import run
     from skyband.engine.stats import Stats
@@ -37,12 +38,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "ALGORITHMS", "Answer", "Answers", "AttributeDistance", "Change", "Distance", "InputError", "Join", "LanguageError",
-    "Mapping", "Monitor", "Query", "QueryError", "Remote", "Row", "SkybandError", "SnapshotError", "Stats",
+    "Mapping", "Monitor", "Place", "Query", "QueryError", "Remote", "Row", "SkybandError", "SnapshotError", "Stats",
     "Subscription", "Subscriptions", "WeightedSum", "Window", "parse", "parse_sql", "run", "to_rspql",
 ]  # fmt: skip
 _HOMES = {
     "skyband.algorithms": ("ALGORITHMS",),
     "skyband.answers.answer": ("Answer", "Answers", "Change", "Row"),
+    "skyband.answers.place": ("Place",),
     "skyband.engine.monitor": ("Monitor",),
     "skyband.engine.run": ("run",),
     "skyband.engine.stats": ("Stats",),

@@ -1,17 +1,18 @@
 """The one total order: better score first, then the later event, then the smaller id, then what is selected.
 
 Events that are equal in score, time and id are ordered by the columns that the query selects, in the order in which
-it names them, each ascending, as Spark sorts: NULL first, NaN after all numbers.
+it names them, each ascending, as Spark sorts: NULL first, NaN after all numbers. Where the earlier of several events
+with equal scores is preferred, their times are turned; where equal scores share a rank, only the score decides on it.
 
 Everything that ranks events - every algorithm, the Spark pipeline, the tests' oracle - takes its order from here,
 so the same input always gives the same answer. Inside, a *merit* is a score turned so that larger is better: the
-score itself for ``desc``, its negative for ``asc``.
+score itself for ``desc``, its negative for ``asc``; a *recency* is a time turned in the same way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,8 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 SlotArray = npt.NDArray[np.int32]
 BoolArray = npt.NDArray[np.bool_]
+Ties = Literal["with", "dense"]
+Prefer = Literal["latest", "earliest"]
 
 NEVER = -(2**62)
 """A position before every event."""
@@ -41,6 +44,17 @@ def merit_of(score: FloatArray, order: str) -> FloatArray:
     [-1.0, 2.0]
     """
     return score if order == "desc" else -score
+
+
+def recency_of(time: IntArray, prefer: Prefer) -> IntArray:
+    """Turn times so that larger is better (and back: the function is its own inverse).
+
+    Examples
+    --------
+    >>> recency_of(np.array([3, 5]), "earliest").tolist()
+    [-3, -5]
+    """
+    return time if prefer == "latest" else -time
 
 
 def best_first(
@@ -122,13 +136,39 @@ def rank_in_runs(*columns: IntArray) -> IntArray:
     >>> rank_in_runs(np.array([5, 5, 5, 2, 2, 9])).tolist()
     [0, 1, 2, 0, 1, 0]
     """
+    return np.arange(len(columns[0])) - _run_starts(*columns)
+
+
+def ranks_in_runs(ties: Ties | None, merit: FloatArray, *columns: IntArray) -> IntArray:
+    """Return the rows' ranks, from 0, within each run of equal values, if any; with `ties`, equal merits share theirs.
+
+    Rows are best first within each run. ``"with"`` leaves ranks out behind those that are shared, ``"dense"`` does not.
+
+    Examples
+    --------
+    >>> merit, run = np.array([9.0, 9.0, 7.0, 9.0, 7.0, 7.0]), np.array([0, 0, 0, 1, 1, 1])
+    >>> [ranks_in_runs(ties, merit, run).tolist() for ties in (None, "with", "dense")]
+    [[0, 1, 2, 0, 1, 2], [0, 0, 2, 0, 1, 1], [0, 0, 1, 0, 1, 1]]
+    """
+    starts = _run_starts(*columns) if columns else np.zeros(len(merit), np.int64)
+    level = _run_starts(merit, *columns)
+    if ties == "with":
+        return level - starts
+    if ties == "dense":
+        steps: IntArray = np.cumsum(level == np.arange(len(level)))
+        return steps - steps[starts]
+    return np.arange(len(starts)) - starts
+
+
+def _run_starts(*columns: npt.NDArray[Any]) -> IntArray:
+    """Return where the run of equal values begins that each row is in."""
     n = len(columns[0])
     starts = np.zeros(n, np.int64)
     change = np.zeros(max(n - 1, 0), bool)
     for column in columns:
         change |= column[1:] != column[:-1]
     starts[1:] = np.where(change, np.arange(1, n), 0)
-    return np.arange(n) - np.maximum.accumulate(starts)
+    return np.maximum.accumulate(starts)
 
 
 @inlined

@@ -132,3 +132,14 @@ def moment_of(microseconds: int) -> Moment:
         return _EPOCH + timedelta(microseconds=microseconds)
     except OverflowError:
         return microseconds
+
+
+def read_moment(text: str) -> Moment:
+    """Read a moment as a status file holds it.
+
+    Examples
+    --------
+    >>> read_moment("1200"), read_moment("2026-03-02 09:30:00+00:00")
+    (1200, datetime.datetime(2026, 3, 2, 9, 30, tzinfo=datetime.timezone.utc))
+    """
+    return int(text) if text.lstrip("-").isdigit() else datetime.fromisoformat(text)

@@ -21,4 +21,4 @@ def ranks(algorithm: str) -> dict[str, Any]:
 
 def fits(algorithm: str, kind: dict[str, Any]) -> bool:
     """Tell whether an algorithm can rank a kind of workload."""
-    return kind.get("distinct") in ALGORITHMS[algorithm].distincts
+    return kind.get("distinct") in ALGORITHMS[algorithm].distincts and (algorithm == "staircase" or "ties" not in kind)

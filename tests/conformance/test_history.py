@@ -45,10 +45,32 @@ def test_filled_from_the_past(seed: int, algorithm: str) -> None:
         "new", k=int(rng.integers(1, 9)), score=["x", "-x"][rng.integers(2)], window=window, distinct=distinct,
         partition_by=[None, "g"][rng.integers(2)],
     )  # fmt: skip
+    check(old, new, algorithm, table, int(rng.integers(2, 6)))
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("algorithm", [name for name in algorithms() if "all_time" in sb.ALGORITHMS[name].kinds])
+def test_windows_that_grow_are_filled_from_the_past(seed: int, algorithm: str) -> None:
+    rng = np.random.default_rng(seed)
+    step = int(rng.integers(10, 60))
+    windows = [
+        sb.Window.all_time(every=step), sb.Window.cumulative(step * int(rng.integers(1, 20)), step=step),
+        sb.Window(7 * step, slide=step),
+    ]  # fmt: skip
+    first, second = rng.choice(3, 2, replace=True)
+    distinct = [None, "best"][rng.integers(2)]
+    alike: dict[str, Any] = {"score": "x", "distinct": distinct, "partition_by": [None, "g"][rng.integers(2)]}
+    old = sb.Query("old", k=2, window=windows[first], **alike)
+    new = sb.Query("new", k=int(rng.integers(1, 9)), window=windows[second], **alike)
+    check(old, new, algorithm, events(seed), int(rng.integers(2, 6)))
+
+
+def check(old: sb.Query, new: sb.Query, algorithm: str, table: pa.Table, joined: int) -> None:
+    """Let a query come later and be filled from the past; compare with a stream that had it from the start."""
     truth = sb.Monitor([old, new], algorithm=algorithm, time="t", id="id")
     ours = sb.Monitor([old], algorithm=algorithm, time="t", id="id")
     said: dict[str, list[sb.Answer]] = {"truth": [], "ours": []}
-    joined, waits = int(rng.integers(2, 6)), False
+    waits = False
     missed = None
     for number, start in enumerate(range(0, 900, 100)):
         batch = table.slice(start, 100)

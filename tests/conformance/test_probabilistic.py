@@ -61,3 +61,14 @@ def test_no_answer_is_called_exact(algorithm: str) -> None:
         assert not any(answer.exact for answer in run_through(monitor, workload))
         for group in rankings(monitor):
             group.algorithm.check()
+
+
+def test_an_answer_says_that_it_is_approximate_once_its_query_has_seen_a_whole_window() -> None:
+    window = sb.Window(10)
+    monitor = sb.Monitor([sb.Query("old", k=2, score="x", window=window)], algorithm="pa", time="t", id="t")
+    monitor.push([{"t": t, "x": float(t % 7)} for t in range(15)])
+    monitor.register(sb.Query("new", k=2, score="-x", window=window))
+    monitor.push([{"t": t, "x": float(t % 7)} for t in range(15, 30)])
+    said = [(a.query, a.end, a.why) for a in monitor.finish()]
+    assert [(end, why) for name, end, why in said if name == "old"] == [(end, "approximate") for end in (10, 20, 30)]
+    assert [(end, why) for name, end, why in said if name == "new"] == [(20, "warming up"), (30, "approximate")]

@@ -16,7 +16,7 @@ from tests.oracle import Ask, Oracle, Reply
 from tests.streams import Workload, query_of, random_workload, replies_of, table_of
 
 
-def truth_of(ask: Ask, workload: Workload) -> dict[tuple[int, int], Reply]:
+def truth_of(ask: Ask, workload: Workload) -> dict[tuple[int | None, int], Reply]:
     """Answer one query over the whole stream, as if it had been there from the start."""
     oracle = Oracle([ask], workload.delay)
     for batch in workload.batches():
@@ -148,6 +148,45 @@ def test_changing_a_query_keeps_what_is_kept() -> None:
     assert all(a.exact and a.rows == truth[a.end] for a in answers)
 
 
+@pytest.mark.parametrize("change", [True, False])
+def test_what_a_query_needed_that_went_serves_the_one_in_its_place(change: bool) -> None:
+    """Another query that needs less does not let it go in between."""
+    data = market()
+    deep, shallow = (
+        sb.Query(f"best {k}", k=k, score="x", window=sb.Window(size, slide=100)) for k, size in ((20, 1000), (2, 100))
+    )
+    monitor = sb.Monitor([deep, shallow], time="t", id="id")
+    monitor.push(part(data, 0, 2000))
+    monitor.advance(2000)
+    less = sb.Query("best 20" if change else "less", k=10, score="x", window=sb.Window(600, slide=100))
+    assert monitor.backfill_for(less) is None
+    if change:
+        monitor.change(less)
+    else:
+        monitor.unregister("best 20")
+        assert monitor.register(less) == [None]
+    monitor.push(part(data, 2000, 3000))
+    answers = [a for a in monitor.advance(3000) if a.query == less.name]
+    truth = {a.end: a.rows for a in sb.run(less, data, time="t", id="id")}
+    assert len(answers) == 10
+    assert all(a.exact and a.rows == truth[a.end] for a in answers)
+
+
+def test_what_a_query_left_serves_it_when_it_comes_back_before_a_pane_is_sealed() -> None:
+    data = market()
+    long, short = (sb.Query(f"{size}", k=5, score="x", window=sb.Window(size, slide=100)) for size in (1000, 100))
+    monitor = sb.Monitor([long, short], time="t", id="id")
+    monitor.push(part(data, 0, 2000))
+    monitor.advance(2000)
+    monitor.unregister("1000")
+    monitor.push(part(data, 2000, 2050))
+    assert monitor.register(long) == [None]
+    monitor.push(part(data, 2050, 2100))
+    (answer,) = [a for a in monitor.advance(2100) if a.query == "1000"]
+    truth = {a.end: a.rows for a in sb.run(long, data, time="t", id="id")}
+    assert (answer.exact, answer.rows) == (True, truth[2100])
+
+
 def test_unknown_and_double_names_are_refused() -> None:
     query = sb.Query("a", k=1, score="x", window=sb.Window(10))
     monitor = sb.Monitor([query], time="t", id="id")
@@ -197,6 +236,17 @@ def test_changing_a_query_keeps_the_answer_that_changes_are_told_against() -> No
     monitor.change(replace(query, k=2))
     (answer,) = monitor.advance(20)
     assert [(change.kind, change.row.id) for change in answer.changes] == [("left", "a"), ("entered", "b")]
+
+
+def test_a_query_that_ranks_otherwise_tells_its_changes_from_the_beginning() -> None:
+    query = sb.Query("a", k=1, score="x", window=sb.Window(10), emit="changes")
+    monitor = sb.Monitor([query], time="t", id="id")
+    monitor.push([{"t": 1, "id": "a", "x": 1.0}])
+    monitor.advance(10)
+    monitor.change(replace(query, score="-x"))
+    monitor.push([{"t": 12, "id": "b", "x": 1.0}])
+    (answer,) = monitor.advance(20)
+    assert [(change.kind, change.row.id) for change in answer.changes] == [("entered", "b")]
 
 
 def test_a_count_query_that_joins_late_counts_from_then_on_and_warms_up() -> None:
@@ -251,6 +301,21 @@ def test_a_lost_event_that_would_win_a_tie_is_not_taken_for_beaten(algorithm: st
     assert not answer.exact or [row.id for row in answer.rows] == ["z", "later"]
 
 
+@pytest.mark.parametrize("scores", [(9.0, 5.0), (5.0, 9.0)])
+@pytest.mark.parametrize("algorithm", algorithms())
+def test_a_window_that_starts_or_ends_with_the_newest_event_may_miss_one(
+    algorithm: str, scores: tuple[float, float]
+) -> None:
+    """Of the two only the better is kept: they lie in one pane."""
+    one = sb.Query("one", k=1, score="x", window=sb.Window(10))
+    monitor = sb.Monitor([one], algorithm=algorithm, time="t", id="id")
+    monitor.push([{"t": t, "id": t, "x": x} for t, x in zip((12, 15), scores, strict=True)])
+    monitor.register(replace(one, name="half", window=sb.Window(5)))
+    answers = {a.start: a for a in monitor.finish() if a.query == "half"}
+    for start, right in ((10, [12]), (15, [15])):
+        assert not answers[start].exact or [row.id for row in answers[start].rows] == right
+
+
 @pytest.mark.parametrize("worst", [0.0, -np.inf])
 def test_where_nothing_was_lost_a_deeper_query_is_exact(worst: float) -> None:
     """Windows cut through panes that hold fewer events than were asked for: all that came is there."""
@@ -282,6 +347,15 @@ def test_a_row_that_is_late_for_one_query_begins_only_the_other(algorithm: str) 
     assert sorted(shown[1]) == sorted(shown[0] + shown[2])
 
 
+def test_an_event_where_the_next_window_starts_is_the_first_of_it() -> None:
+    short = sb.Query("short", k=1, score="x", window=sb.Window(10))
+    long = sb.Query("long", k=1, score="x", window=sb.Window(100, slide=50))
+    monitor = sb.Monitor([short, long], time="t", id="t")
+    monitor.advance(50)
+    monitor.push([{"t": 20, "x": 1.0}, {"t": 50, "x": 1.0}])  # the first is late for the short one
+    assert [(a.start, [row.id for row in a.rows]) for a in monitor.advance(60)] == [(50, [50])]
+
+
 def test_a_query_that_comes_after_the_last_event_waits_for_its_first() -> None:
     monitor = sb.Monitor([sb.Query("old", k=1, score="x", window=sb.Window(10))], time="t", id="id")
     monitor.push([{"t": 5, "id": "a", "x": 1.0}])
@@ -289,6 +363,18 @@ def test_a_query_that_comes_after_the_last_event_waits_for_its_first() -> None:
     monitor.register(sb.Query("new", k=1, score="x", window=sb.Window(10)))
     monitor.push([{"t": 75, "id": "b", "x": 1.0}])
     assert [a.end for a in monitor.finish() if a.query == "new"] == [80]
+
+
+def test_a_query_that_waits_for_its_first_event_may_wait_long() -> None:
+    old, new = (sb.Query(name, k=1, score="x", window=sb.Window(10)) for name in ("old", "new"))
+    monitor = sb.Monitor([old], time="t", id="t")
+    monitor.push([{"t": 5, "x": 1.0}])
+    monitor.advance(40)
+    monitor.register(new)
+    monitor.unregister("old")
+    assert [len(monitor.advance(watermark)) for watermark in (100, 200, 245)] == [0, 0, 0]
+    monitor.push([{"t": 255, "x": 1.0}])
+    assert [(a.end, a.exact, [row.id for row in a.rows]) for a in monitor.advance(260)] == [(260, True, [255])]
 
 
 def test_answers_come_in_order_of_their_ends_whichever_side_is_closed() -> None:
@@ -352,6 +438,37 @@ def test_a_tie_with_what_was_lost_proves_nothing(algorithm: str) -> None:
     monitor.register(sb.Query("two", k=2, score="x", window=sb.Window(20)))
     (answer,) = [a for a in monitor.finish() if a.query == "two"]
     assert not answer.exact or [row.id for row in answer.rows] == ["a", "b"]
+
+
+@pytest.mark.parametrize("restored", [False, True])
+@pytest.mark.parametrize("algorithm", algorithms())
+def test_a_partition_of_which_nothing_is_left_is_not_taken_for_empty(algorithm: str, restored: bool) -> None:
+    """What is left is better than all that is gone, but of another partition."""
+    alike: dict[str, Any] = {"score": "x", "partition_by": "g"}
+    long = sb.Query("long", k=5, window=sb.Window(100, slide=10), **alike)
+    short = sb.Query("short", k=3, window=sb.Window(10), **alike)
+    monitor = sb.Monitor([long, short], algorithm=algorithm, time="t", id="id")
+    for i in range(300):  # so many that a snapshot leaves them out
+        monitor.push([{"t": 45, "id": i, "x": i / 1_000, "g": "gone"}])
+    monitor.advance(60)
+    monitor.push([{"t": 65, "id": 0, "x": 9.0, "g": "here"}])
+    monitor.unregister("long")
+    if restored:
+        monitor = sb.Monitor.restore(monitor.snapshot())
+    monitor.register(sb.Query("again", k=1, window=sb.Window(100, slide=10), **alike))
+    right = [("gone", 0.299), ("here", 9.0)]
+    for answer in [a for a in monitor.advance(80) if a.query == "again"]:
+        assert not answer.exact or [(row.partition, row.score) for row in answer.rows] == right
+
+
+def test_a_window_that_begins_where_the_past_is_forgotten_can_be_proven_exact() -> None:
+    monitor = sb.Monitor([sb.Query("one", k=1, score="x", window=sb.Window(10))], time="t", id="t")
+    monitor.push([{"t": t, "x": x} for t, x in ((5, 1.0), (41, 9.0), (42, 8.0))])
+    monitor.advance(40)
+    monitor.register(sb.Query("two", k=2, score="x", window=sb.Window(40)))
+    monitor.push([{"t": t, "x": x} for t, x in ((51, 10.0), (65, 11.0), (81, 98.0), (82, 99.0))])
+    answer = next(a for a in monitor.finish() if a.query == "two")
+    assert (answer.start, [row.id for row in answer.rows], answer.exact) == (40, [65, 51], True)
 
 
 @pytest.mark.parametrize("algorithm", algorithms())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -62,6 +64,41 @@ def test_the_size_is_logarithmic_in_random_order() -> None:
         monitor.advance(start + 10_000)
         most = max(most, monitor.stats().kept)
     assert most <= 1.2 * (k * np.log(n / k) + k)
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ({"k": 1}, "keeps more than K"),
+        ({"sealed_to": 20}, "a sealed event lies in an open pane"),
+        ({"sealed_to": 40}, "an open event lies in a sealed pane"),
+        ({"open": np.array([0], np.int32), "open_pane": np.array([0])}, "an event is kept twice"),
+        ({"open_pane": np.full(4, 9)}, "wrong pane"),
+    ],
+)
+def test_check_notices_what_is_wrong(broken: dict[str, Any], message: str) -> None:
+    monitor = sb.Monitor([sb.Query("q", k=2, score="x", window=sb.Window(40, slide=10))], time="t", id="t")
+    monitor.push([{"t": t, "x": -float(t)} for t in range(50)])
+    monitor.advance(30)
+    (group,) = rankings(monitor)
+    group.algorithm.check()
+    for name, value in broken.items():
+        setattr(group.algorithm, name, value)
+    with pytest.raises(AssertionError, match=message):
+        group.algorithm.check()
+    group.algorithm.panes.cuts[:2] = 0  # type: ignore[attr-defined]
+    with pytest.raises(AssertionError, match=r"cuts are not in order|kept twice"):
+        group.algorithm.check()
+
+
+def test_a_pool_that_has_no_room_holds_one_pane(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prefilter, "POOL_BYTES", 1)
+    time = np.arange(1_000)
+    query = sb.Query("q", k=2, score="x", window=sb.Window(100))
+    answers = sb.run(query, {"t": time, "x": time * 37.0 % 1_001}, time="t", id="t")
+    assert [[row.score for row in answer.rows] for answer in answers] == [
+        np.sort(time[start : start + 100] * 37.0 % 1_001)[:-3:-1].tolist() for start in range(0, 1_000, 100)
+    ]
 
 
 @pytest.mark.parametrize("most_bars", [prefilter.MOST_THRESHOLDS, 30])

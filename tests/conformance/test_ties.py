@@ -114,6 +114,22 @@ def test_an_early_answer_shows_that_another_event_comes_first() -> None:
     assert shown == [[4], [1], [None], [], [], []]
 
 
+def test_an_early_answer_of_a_count_window_shows_what_comes_first_in_it() -> None:
+    stream = pa.table({"t": [1] * 5, "id": [1] * 5, "x": [2.0] * 5, "n": [1, 5, 3, 4, 2]})
+    asked = query(emit="early", k=2, window=sb.Window("3 events", slide="2 events"))
+    monitor = sb.Monitor([asked], time="t", id="id")
+    shown = [(a.start, [row.n for row in a.rows]) for a in [*monitor.push(stream), *monitor.advance()]]
+    assert shown == [(-1, [1, 5]), (1, [3, 4]), (3, [2, 4])]
+
+
+def test_an_event_where_the_next_window_starts_is_not_late() -> None:
+    monitor = sb.Monitor([query(distinct="best", k=1)], time="t", id="id")
+    monitor.advance(10)
+    monitor.push(pa.table({"t": [9, 10, 10], "id": [1] * 3, "x": [2.0] * 3, "n": [1, 3, 2]}))
+    assert [(a.start, [row.n for row in a.rows]) for a in monitor.finish()] == [(10, [2])]
+    assert monitor.stats().late == 1
+
+
 @pytest.mark.parametrize("emit", ["changes", "entered", "left"])
 def test_changes_tell_tied_events_apart(emit: str) -> None:
     stream = pa.table({"t": [1, 6, 6, 6], "id": [1] * 4, "x": [2.0] * 4, "n": [9, 5, 3, 3]})

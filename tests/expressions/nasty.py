@@ -76,7 +76,7 @@ LITERALS = {
 # {n}, {i}, {t}, {b}, {m} stand for another expression of that type; all of these are exact.
 FORMS = {
     "number": [
-        "{n} + {n}", "{n} - {i}", "{n} * {n}", "{n} / {n}", "{i} / {i}", "{n} % {n}", "mod({n}, {i})", "-{n}", "+{n}",
+        "{n} + {n}", "{n} - {i}", "{n} * {n}", "{n} / {n}", "{i} / {i}", "{n} % {n}", "mod({n}, {i})", "div({n}, {i})", "-{n}", "+{n}",
         "abs({n})", "sign({n})", "sqrt({n})", "floor({n})", "ceil({n})", "round({n})", "radians({n})", "degrees({n})",
         "nanvl({n}, {n})", "least({n}, {i}, {n})", "greatest({n}, {n})", "coalesce({n}, {i}, {n})",
         "nullif({n}, {n})", "coalesce(NULL, {n})", "{n} + NULL", "if({b}, {n}, {n})", "CASE WHEN {b} THEN {n} WHEN {b} THEN {i} END",
@@ -85,11 +85,12 @@ FORMS = {
     "integer": [
         "CAST({n} AS BIGINT)", "CAST({n} AS INT)", "CAST({i} AS INT)", "CAST({t} AS BIGINT)", "CAST({t} AS INT)",
         "length({t})", "least({i}, {i})", "greatest({i}, {i}, {i})", "coalesce({i}, {i})", "nullif({i}, {i})",
-        "{i} + {i}", "{i} - {i}", "{i} * {i}", "{i} % {i}", "mod({i}, {i})", "-{i}", "abs({i})", "floor({i})", "ceil({i})",
+        "{i} + {i}", "{i} - {i}", "{i} * {i}", "{i} % {i}", "mod({i}, {i})", "div({i}, {i})", "-{i}", "abs({i})", "floor({i})", "ceil({i})",
+        "unix_micros({m})", "unix_micros({i})",
         "round({i})", "{i} + NULL", "NULL * {i}", "{i} * {i} - {i}", "if({b}, {i}, {i})", "CASE {n} WHEN {n} THEN {i} ELSE {i} END", "CAST({b} AS BIGINT)",
     ],
     "text": [
-        "lower({t})", "upper({t})", "trim({t})", "concat({t}, {t})", "{t} || {t}", "coalesce({t}, {t})",
+        "lower({t})", "upper({t})", "trim({t})", "concat({t}, {t})", "key({t}, {t})", "{t} || {t}", "coalesce({t}, {t})",
         "nullif({t}, {t})", "least({t}, {t})", "greatest({t}, {t})", "if({b}, {t}, {t})", "CAST({i} AS STRING)",
         "CAST({b} AS STRING)", "if(NULL, NULL, {t})", "CASE {b} WHEN {b} THEN {t} END",
     ],

@@ -56,6 +56,25 @@ def _queries(kind: str) -> list[sb.Query]:
                 sb.Query("by g", k=2, score="max(x)", group_by="g", window=WINDOW),
                 sb.Query("whole numbers", k=2, score="sum(n)", window=WINDOW),
             ]
+        case "keys":
+            return [
+                sb.Query("top", k=1, score="x", window=WINDOW, partition_by=("g", "n"), select=("x * 2 AS twice",)),
+                sb.Query(
+                    "by both", k=1, score="count(distinct id)", group_by=("g", "n"), window=WINDOW,
+                    select=("approx_count_distinct(id) AS about", "x"), having="count(*) > 1",
+                ),
+                sb.Query("per g", k=1, score="sum(x)", window=WINDOW, partition_by=("g", "n % 2 AS odd"), emit="early"),
+            ]  # fmt: skip
+        case "windows":
+            kinds = {
+                "day": sb.Window.cumulative(20, step=5), "ever": sb.Window.all_time(every=5),
+                "berlin": sb.Window.calendar("day", zone="Europe/Berlin"),
+            }  # fmt: skip
+            return [
+                sb.Query(f"{name} of {score}", k=2, score=score, window=window)
+                for name, window in kinds.items()
+                for score in ("x", "sum(x)")
+            ]
         case "joined":
             return [
                 sb.Query("list", k=2, score="x + fans", window=WINDOW, join=sb.Join("fans", budget=2, n=3)),
@@ -65,7 +84,7 @@ def _queries(kind: str) -> list[sb.Query]:
     return [sb.Query("top", k=2, score="x", window=WINDOW)]
 
 
-KINDS = ("rankings", "counts", "aggregates", "joined", "subscriptions")
+KINDS = ("rankings", "counts", "aggregates", "keys", "windows", "joined", "subscriptions")
 ALGORITHM_KINDS = tuple(f"with {name}" for name in sorted(ALGORITHMS))
 
 

@@ -112,7 +112,10 @@ def best_of(
         total = score(mine, value or 0.0)
         if total is not None and not math.isnan(total):
             rows.append(Found(name, total, value, mine[-1]))
-    rows.sort(key=lambda one: one.id if query.is_set else (sign * one.score, -one.time, one.id))
+    first = {None: 0}  # NULL comes before every id
+    rows.sort(
+        key=lambda one: one.id if query.is_set else (sign * one.score, -one.time, first.get(one.id, 1), one.id or 0)
+    )
     return rows[: query.most_rows]
 
 

@@ -185,3 +185,42 @@ def test_queries_of_one_service_may_select_different_columns() -> None:
     assert monitor.advance(10).table().select(["query", "x"]).to_pylist() == [
         {"query": "plain", "x": None}, {"query": "more", "x": 2.0},
     ]  # fmt: skip
+
+
+def test_further_aggregates_and_a_condition_over_them() -> None:
+    rows = [
+        {"t": t, "id": f"i{t % 4}", "venue": ["a", "b", None][t % 3], "n": t * t % 5, "x": float(t % 7)}
+        for t in range(61)
+    ]
+    fans = {"a|0": 3.0, "a|1": 1.0, "b|4": 9.0, "\\N|4": 2.0}
+    query = sb.Query(
+        "q", k=9, score="sum(x) + fans", window=sb.Window(20), join=sb.Join("fans"), group_by=("venue", "n"),
+        having="count(*) > 1", select=("count(*) AS c", "count(distinct id) AS people", "max(x) - min(x) AS span"),
+    )  # fmt: skip
+    found = [
+        (answer.end, [(row.id, row.score, row.venue, row.n, row.c, row.people, row.span) for row in answer.rows])
+        for answer in sb.run(query, rows, time="t", id="id", services={"fans": lambda _: fans})
+    ]
+    null, wanted = "\\N", []
+    for end in (20, 40, 60, 80):
+        groups: dict[Any, list[Any]] = {}
+        for row in rows[end - 20 : end]:
+            groups.setdefault((row["venue"], row["n"]), []).append(row)
+        best = []
+        for (venue, n), mine in groups.items():
+            name, xs = f"{venue or null}|{n}", [row["x"] for row in mine]
+            if len(mine) > 1 and name in fans:
+                people = len({row["id"] for row in mine})
+                shown = (name, sum(xs) + fans[name], venue, n, len(mine), people, max(xs) - min(xs))
+                best.append((-shown[1], -max(row["t"] for row in mine), name, shown))
+        wanted.append((end, [shown for *_, shown in sorted(best)]))
+    assert found == wanted
+    assert sum(len(rows) for _, rows in found) > 6
+
+
+def test_a_group_without_a_name_has_no_remote_value() -> None:
+    query = sb.Query("q", k=2, score="count(*) + fans", window=sb.Window(10), join=sb.Join("fans"), group_by="venue")
+    rows = [{"t": 1, "id": 1, "venue": "a"}, {"t": 2, "id": 1, "venue": None}]
+    answers = sb.run(query, rows, time="t", id="id", services={"fans": lambda ids: dict.fromkeys(ids, 1.0)})
+    assert [[row.id for row in answer.rows] for answer in answers] == [["a"]]
+    assert answers.monitor.stats().rejected == 1

@@ -142,12 +142,11 @@ def test_rspql(old: str, new: str, said: str, at: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said", "at"),
     [
-        ("SELECT", "INSERT", "'INSERT' is not expected here", "INSERT"),
-        ("SELECT", "SELECT DISTINCT", "DISTINCT is not supported", ""),
-        ("symbol,", "*,", "'*' is not supported: name the columns", ""),
-        ("symbol,", "symbol AS s,", "columns under their own names; this is neither", "symbol AS"),
-        ("symbol,", "price + 1 AS more,", "this is neither", "price + 1"),
-        ("HOP(trades, ts, INTERVAL 10 MINUTES, INTERVAL 1 HOUR)", "trades", "FROM wants windows: HOP(", "trades"),
+        ("SELECT", "UPDATE", "'UPDATE' is not expected here; write SELECT", "UPDATE"),
+        ("SELECT", "INSERT SELECT", "INSERT INTO name SELECT … is supported", "SELECT"),
+        ("SELECT", "SELECT DISTINCT", "DISTINCT is not supported", "DISTINCT"),
+        ("symbol,", "*,", "'*' stands for all columns, which are not known here; name those", "SELECT"),
+        ("HOP(trades, ts, INTERVAL 10 MINUTES, INTERVAL 1 HOUR)", "generate(1, 2)", "the window GENERATE() is", "gen"),
         ("HOP(", "SESSION(", "the window SESSION() is not supported", "SESSION"),
         ("INTERVAL 10 MINUTES, ", "", "HOP() takes a table, its column of time, a slide, a size", "trades"),
         ("ts,", "1,", "here comes the name of a column of time", ""),
@@ -160,22 +159,22 @@ def test_rspql(old: str, new: str, said: str, at: str) -> None:
         ("price > 1", "price >", "something is missing at 'ORDER BY'", "ORDER"),
         ("price > 1", "price > 'x", "this quote is never closed", "'x"),
         ("ORDER BY score DESC", "", "there is no ORDER BY, so nothing to rank by", ""),
-        ("score DESC", "score DESC, ts", "ORDER BY wants one expression to rank by", "ts"),
-        ("ORDER BY", "GROUP BY symbol ORDER BY", "and the score 'price * volume' has no aggregate; write count", ""),
-        ("price * volume", "sum(volume)", "the score is an aggregate, and there is no GROUP BY", "score DESC"),
+        ("score DESC", "score DESC, venue", "venue as a further key of ORDER BY is not supported", "venue"),
+        ("ORDER BY", "GROUP BY symbol ORDER BY", "'price' is neither in GROUP BY nor in an aggregate", "price * v"),
+        ("price * volume", "sum(volume)", "this is an aggregate, and there is no GROUP BY", "sum"),
         ("price > 1", "count(*) > 1", "count() is not allowed here: aggregates are for the score of a query", "count"),
-        ("ORDER BY", "GROUP BY symbol, venue ORDER BY", "GROUP BY takes one column besides window_", "venue ORDER"),
-        ("ORDER BY", "GROUP BY upper(symbol) ORDER BY", "here comes the name of the column that is ranked", "upper"),
-        ("ORDER BY", "GROUP BY ALL ORDER BY", "GROUP BY takes the name of a column, and nothing else", ""),
+        ("ORDER BY", "GROUP BY upper(symbol) ORDER BY", "'symbol' is neither in GROUP BY nor in an", "symbol,"),
+        ("ORDER BY", "GROUP BY ALL ORDER BY", "'symbol' is neither in GROUP BY", ""),
         ("ORDER BY", "GROUP BY venue ORDER BY", "'symbol' is neither in GROUP BY nor in an aggregate", "symbol,"),
-        ("score DESC", "2 DESC", "a number in ORDER BY, for the place of a column, is not supported", "ORDER BY 2"),
+        ("score DESC", "3 DESC", "there is no value number 3 in SELECT", "ORDER BY 3"),
         ("HOP(trades, ts, INTERVAL", "HOP(DATA => trades, INTERVAL", "takes the names DATA, TIMECOL, SLIDE, SIZE", ""),
-        ("LIMIT 10", "", "there is no LIMIT", "score"),
+        ("LIMIT 10", "", "there is no LIMIT", "ORDER BY score"),
         ("LIMIT 10", "LIMIT 0", "k is 0; it must be from 1 to 1,000,000", "LIMIT 0"),
         ("LIMIT 10", "LIMIT x", "LIMIT wants a whole number", "x"),
         ("LIMIT 10", "LIMIT 10 OFFSET 5", "OFFSET is not supported", ""),
-        ("LIMIT 10", "LIMIT 10; SELECT 1", "this one has no name; write CREATE VIEW name AS", ""),
-        ("SELECT", "CREATE TABLE x AS SELECT", "CREATE is for views that are queries", ""),
+        ("LIMIT 10", "LIMIT 10; SELECT 1", "there is no FROM", ""),
+        ("LIMIT 10", f"LIMIT 10; {SQL}", "this one has no name; write CREATE VIEW name AS", "SELECT"),
+        ("SELECT", "CREATE FUNCTION x AS SELECT", "CREATE FUNCTION is not supported; CREATE makes a", "FUNCTION"),
     ],
 )  # fmt: skip
 def test_sql(old: str, new: str, said: str, at: str) -> None:
@@ -188,15 +187,15 @@ def test_sql(old: str, new: str, said: str, at: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("ROW_NUMBER()", "RANK()", "'RANK()' is not supported; write ROW_NUMBER() OVER"),
-        ("n <= 3", "n > 3", "outside stands WHERE n <= 10 and nothing else"),
-        ("n <= 3", "n <= 3 AND price > 1", "other conditions stand inside"),
-        ("n <= 3", "n = 2", "one rank alone is not supported"),
+        ("ROW_NUMBER()", "NTILE(4)", "'NTILE()' OVER (…) is not supported; write ROW_NUMBER(), RANK() or DENSE_RANK()"),
+        ("n <= 3", "n > 3", "n > 3 does not say how many rows to rank; write n <= 10"),
+        ("n <= 3", "n <= 3 AND price < 1", "price < 1 is a condition behind the ranking"),
+        ("n <= 3", "n = 2", "n = 2 does not say how many rows to rank"),
         ("n <= 3", "n < 1", "k is 0"),
-        ("venue", "venue, kind", "PARTITION BY takes one expression"),
         ("ORDER BY price DESC", "", "OVER has no ORDER BY"),
-        ("SELECT symbol", "SELECT *", "'*' is not supported"),
-        (", ROW_NUMBER() OVER (PARTITION BY venue ORDER BY price DESC) AS n", "", "with one ROW_NUMBER() OVER (…)"),
+        ("SELECT symbol", "SELECT *", "'*' stands for all columns, which are not known here"),
+        (", ROW_NUMBER() OVER (PARTITION BY venue ORDER BY price DESC) AS n", "", "nothing is ranked; write ORDER BY"),
+        ("WHERE n <= 3", "", "the rows are numbered, but nothing says how many to take; write WHERE n <= 10"),
     ],
 )
 def test_top_n(old: str, new: str, said: str) -> None:
@@ -217,6 +216,8 @@ def test_what_rspql_has_no_words_for() -> None:
     for changes, said in (
         ({"emit": "early"}, "RSP-QL has no words for emit='early'"),
         ({"where": "TRUE"}, "the condition 'TRUE' is a constant"),
+        ({"ties": "with"}, "RSP-QL has no words for ties='with'"),
+        ({"prefer": "earliest"}, "RSP-QL has no words for prefer='earliest'"),
     ):
         with pytest.raises(sb.QueryError, match=said):
             sb.to_rspql(sb.Query.from_dict(query.as_dict() | changes))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, note, settings
 
@@ -53,3 +55,28 @@ def test_joined_queries_read_back_with_their_mapping(score: str, where: str | No
 def test_aggregated_queries_read_back(score: str, group_by: str | None) -> None:
     query = sb.Query("q", k=2, score=score, where="price > 1", window=sb.Window("1 hour"), group_by=group_by)
     assert same(parse(to_rspql(query, id="trade")), query)
+
+
+@pytest.mark.parametrize("partition_by", ["venue", "volume % 2"])
+@pytest.mark.parametrize("score", ["count(DISTINCT symbol)", "sum(price) / count(DISTINCT volume)"])
+def test_distinct_values_and_partitions_of_aggregates_read_back(score: str, partition_by: str) -> None:
+    query = sb.Query("q", k=3, score=score, window=sb.Window("1 hour"), partition_by=partition_by, group_by="sector")
+    assert same(parse(to_rspql(query)), query)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"partition_by": ("a", "b")}, "RSP-QL has no partition_by with several keys or a name"),
+        ({"score": "sum(x)", "group_by": ("a", "b")}, "RSP-QL has no group_by with several keys or an expression"),
+        ({"score": "sum(x)", "group_by": "lower(a) AS b"}, "RSP-QL has no group_by with several keys or an expression"),
+        ({"select": ("x * 2 AS twice",)}, "RSP-QL has no select with expressions"),
+        ({"score": "sum(x)", "having": "count(*) > 1"}, "RSP-QL has no having"),
+        ({"score": "approx_count_distinct(x)"}, "RSP-QL has no approx_count_distinct"),
+        ({"ties": "with", "prefer": "earliest"}, "RSP-QL has no ties, no prefer"),
+    ],
+)
+def test_what_it_has_no_words_for_is_not_left_out(given: dict[str, Any], message: str) -> None:
+    usual: dict[str, Any] = {"k": 1, "score": "x", "window": sb.Window("1 hour")}
+    with pytest.raises(sb.QueryError, match=message):
+        to_rspql(sb.Query("q", **(usual | given)))

@@ -3,6 +3,86 @@
 from __future__ import annotations
 
 EQUIVALENT: dict[str, dict[str, list[str]]] = {
+    "engine/ranking.py": {
+        "plans again when it is asked: costs time only": [
+            "RankingGroup.algorithm: self._planned = True -> pass",
+            "RankingGroup.add: self._planned = True -> pass",
+        ],
+        "makes room one event sooner": [
+            "RankingGroup._compact: self.store.size > share * len(self.algorithm.kept()) + spare"
+            " -> (self.store.size >= share * len(self.algorithm.kept()) + spare)",
+        ],
+        "looks for ties in vain: costs time only": [
+            "RankingGroup._in_order: self.store.tied() if len(picks.slots) else None -> (self.store.tied())",
+        ],
+        "the same is found in another way": [
+            "RankingGroup._begin: columns.position[~np.isnan(columns.merit)] if events is None else events"
+            " -> (columns.position[~np.isnan(columns.merit)])",
+            "RankingGroup._begin: first >= schedule.next_start -> (first > schedule.next_start)",
+            "RankingGroup._begin: first < schedule.first > schedule.closed_to"
+            " -> (first <= schedule.first > schedule.closed_to)",
+            "RankingGroup._count: seen.newest = counts.newest -> pass",
+            "RankingGroup._exact: due.start >= exact_from -> (due.start > exact_from)",
+            "RankingGroup._blocks: len(picks.slots) > self.store.size -> (len(picks.slots) >= self.store.size)",
+        ],
+        "nobody waits for an event before the first that there could be": [
+            "RankingGroup._begin: not waiting or first == ALWAYS -> (not waiting and first == ALWAYS)",
+        ],
+        "where there are no partitions, none is known": [
+            "RankingGroup._columns: 1 if part is None else len(self.store.partitions.values) + 1"
+            " -> (len(self.store.partitions.values) + 1)",
+        ],
+        "only count windows read it": ["RankingGroup._columns: len(merit) if counts else 0 -> (len(merit))"],
+        "events that are counted never come late: the next windows begin with those that came": [
+            "RankingGroup._batch_counts: self.ranking.counts or not self.schedules"
+            " -> (self.ranking.counts and (not self.schedules))",
+        ],
+        "Arrow does not encode twice": [
+            "_numbers: ids if pa.types.is_dictionary(ids.type) else ids.dictionary_encode()"
+            " -> (ids.dictionary_encode())",
+        ],
+        "no columns look alike in all answers": [
+            "RankingGroup._look: select and payload is not None -> (select or payload is not None)",
+        ],
+        "whose next window begins behind the newest event is exact": [
+            "RankingGroup.backfill_for: low >= now -> (low > now)",
+        ],
+        "a query that is exact from a place on, or was filled there, has seen what lies there": [
+            "RankingGroup.backfill_for: self.unseen_to < start < now -> (self.unseen_to <= start < now)",
+        ],
+        "a late event at the end of what is missed comes when all of that is over": [
+            "RankingGroup.fill: high > self.unseen_to -> (high >= self.unseen_to)",
+        ],
+    },
+    "algorithms/staircase/staircase.py": {
+        "what needs no proof is proven as well": [
+            "Staircase.answer: replace(found, proven=self._proven(due, found, unsure)) if unsure else found"
+            " -> (replace(found, proven=self._proven(due, found, unsure)))",
+            "Staircase._unsure: due.start < exact_from -> (due.start <= exact_from)",
+        ],
+        "one round more, over no pane": [
+            "Staircase.sealed: panes.base if self.sealed_to == NEVER else int(panes.number(np.int64(self.sealed_to)))"
+            " -> (int(panes.number(np.int64(self.sealed_to))))",
+        ],
+        "no threshold is known: costs time only": ["Staircase._kth: self.k - 1 -> (self.k + 1)"],
+        "sorts what is sorted: costs time only": [
+            "Staircase._set_open: pane[1:] < pane[:-1] -> (pane[1:] <= pane[:-1])",
+        ],
+        "each place is there once": ["Staircase.check: np.diff(order) > 0 -> (np.diff(order) >= 0)"],
+        "of open panes the band has nothing": [
+            "Staircase._count_anew: self.sealed - base - 1 -> (self.sealed - base + 1)",
+        ],
+        "costs memory for a while": [
+            "Staircase._bands: room - len(slot) -> (room + len(slot))",
+            "Staircase._pieces: len(due) == 0 -> (len(due) != 0)",
+        ],
+        "in more threads, or in fewer: costs time only": [
+            "Staircase._sort_runs: len(slots) < PARALLEL_SLOTS or len(ends) <= THREADS"
+            " -> (len(slots) < PARALLEL_SLOTS and len(ends) <= THREADS)",
+            "Staircase._sort_runs: len(ends) <= THREADS -> (len(ends) < THREADS)",
+            "Staircase._sort_runs: len(slots) < PARALLEL_SLOTS -> (len(slots) <= PARALLEL_SLOTS)",
+        ],
+    },
     "algorithms/staircase/panes.py": {
         "a short cut: what follows finds nothing to add": [
             "Panes.cover: self.cuts[0] <= low -> (self.cuts[0] < low)",
@@ -15,12 +95,72 @@ EQUIVALENT: dict[str, dict[str, list[str]]] = {
         ],
         "the same cuts, made in another way": [
             "Panes._between: (high - low) // grid + 1 -> ((high - low) // grid - 1)",
+            "Panes._between: (high - low) // grid + 1 <= listed -> ((high - low) // grid + 1 < listed)",
+            "Panes._beyond: int(self.cuts[0]) - 1 -> (int(self.cuts[0]) + 1)",
         ],
+        "one pane more, where there was no event or all is forgotten": [
+            "Panes._beyond: low < self.cuts[0] -> (low <= self.cuts[0])",
+            "Panes.restore: high - 1 -> (high + 1)",
+        ],
+        "without an event nothing is lost, as is found window by window": [
+            "Panes.exact_from: frontier == NEVER or len(self.cuts) == 0 -> (frontier == NEVER and len(self.cuts) == 0)",
+        ],
+        "looks at more windows at once, all of them before the first pane: costs time only": [
+            "Panes.exact_from: min -> (max)",
+        ],
+        "a window before all panes is not due": ["Panes.worst_losses: first < behind -> (first <= behind)"],
     },
     "algorithms/staircase/prefilter.py": {
-        "the one partition has number 0": ["_thresholds: partitions > 1 -> (partitions >= 1)"],
         "the prefilter drops what may be dropped: costs time only": [
             "is_sparse: columns.partitions > 1 -> (columns.partitions >= 1)",
+            "is_sparse: len(columns.merit) < count * k -> (len(columns.merit) <= count * k)",
+            "is_sparse: panes.cover(low, high) -> pass",
+            "is_sparse: int(np.diff(panes.number(np.array([low, high])))[0]) + 1"
+            " -> (int(np.diff(panes.number(np.array([low, high])))[0]) - 1)",
+            "_filter: (high - low) * columns.partitions > MOST_THRESHOLDS"
+            " -> ((high - low) * columns.partitions >= MOST_THRESHOLDS)",
+            "_filter: high - low -> (high + low)",
+            "_thresholds: pane >= 0 -> (pane > 0)",
+        ],
+        "in other pieces, or by other threads: costs time only": [
+            "candidates: PARTITIONED_ROWS if columns.partitions > 1 else max(len(columns.merit), 1)"
+            " -> (max(len(columns.merit), 1))",
+            "candidates: PARTITIONED_ROWS if columns.partitions > 1 else max(len(columns.merit), 1)"
+            " -> (PARTITIONED_ROWS)",
+            "candidates: columns.partitions > 1 -> (columns.partitions >= 1)",
+            "_filter: THREADS if n >= PARALLEL_ROWS and columns.partitions == 1 else 1 -> (1)",
+            "_filter: THREADS if n >= PARALLEL_ROWS and columns.partitions == 1 else 1 -> (THREADS)",
+            "_filter: n >= PARALLEL_ROWS and columns.partitions == 1"
+            " -> (n >= PARALLEL_ROWS or columns.partitions == 1)",
+            "_filter: n >= PARALLEL_ROWS -> (n > PARALLEL_ROWS)",
+            "_filter: columns.partitions == 1 -> (columns.partitions != 1)",
+            "_look: position[[0, len(position) // 2, -1]] if columns.partitions == 1 else position -> (position)",
+        ],
+        "more or less room: costs memory or time for a while": [
+            "_thresholds: high - low -> (high + low)",
+            "_pool: max(4 * k, 64) if k <= 65_536 else 2 * k -> (max(4 * k, 64))",
+            "_pool: max(4 * k, 64) if k <= 65_536 else 2 * k -> (2 * k)",
+            "_pool: k <= 65_536 -> (k < 65536)",
+            "_pool: max -> (min)",
+            "_pool: min -> (max)",
+            "_Part.__init__: stop - start if counts.late_before > NEVER else 0 -> (stop - start)",
+            "_Part.__init__: counts.late_before > NEVER -> (counts.late_before >= NEVER)",
+            "_Part.__init__: stop - start -> (stop + start)",
+        ],
+        "other guesses, or none; they are verified: costs time only": [
+            "_Part.scan: k + 4 * isqrt(k) + 8 if simple else 0 -> (0)",
+            "_Part.scan: k + 4 * isqrt(k) + 8 -> (k + 4 * isqrt(k) - 8)",
+            "_Part.scan: self.columns.partitions == 1 -> (self.columns.partitions != 1)",
+            "_Part._process: guesses[1][0] = -1 -> pass",
+        ],
+        "of what is stored twice, where ids count once, one is shown": ["with_ties: taken[found] = True -> pass"],
+        "a few others come along": ["with_ties: () if columns.part is None else (columns.part,) -> (())"],
+        "a pane begins there, which is covered a moment later": [
+            "with_ties: position < panes.cuts[-1] -> (position <= panes.cuts[-1])",
+        ],
+        "the first row of all has no guess": ["_Part.scan: begun <= kernel.FAILED -> (begun < kernel.FAILED)"],
+        "no merit reaches these thresholds; times become floats, whose order is the same": [
+            "_Part.scan: 2**63 - 1 -> (2 ** 63 + 1)",
         ],
     },
     "files/durable.py": {

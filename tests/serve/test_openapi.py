@@ -36,7 +36,7 @@ def test_the_description_is_whole(client: httpx2.Client) -> None:
     assert set(described["paths"]) == {
         "/healthz", "/healthz/live", "/healthz/ready", "/metrics", "/api/stream", "/api/queries",
         "/api/queries/{name}", "/api/answers",
-        "/api/answers/{name}", "/api/explain", "/api/check", "/api/feed",
+        "/api/answers/{name}", "/api/rank/{name}", "/api/explain", "/api/check", "/api/feed",
     }  # fmt: skip
     assert set(described["paths"]["/api/queries"]["post"]["requestBody"]["content"]) == {
         "application/json", "application/toml", "application/sql", "application/sparql-query",

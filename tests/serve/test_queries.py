@@ -111,6 +111,36 @@ def test_explain(client: httpx2.Client) -> None:
     assert names(client) == ["top"], "a check changes nothing"
 
 
+def test_where_an_id_stands(client: httpx2.Client, stream: Fed) -> None:
+    stream.register(sb.Query("most", k=1, score="sum(price)", window=sb.Window("10 seconds")))
+    stream.feed((1, "A", 3.0), (2, "B", 2.0), (3, "C", 1.0), (4, "D", 0.5), (5, "B", 2.0))
+    eventually(lambda: "most" in {q["name"] for q in client.get("/api/queries").json()["queries"]})
+    found = client.get("/api/rank/top", params={"id": "B"}).raise_for_status().json()
+    assert (found["stands"], found["row"]["rank"], found["row"]["score"]) == ("ranked", 2, 2.0)
+    assert (found["above"]["id"], found["below"]["id"]) == ("A", "C")
+    assert found["row"]["values"] == {"venue": "XPAR"}
+    assert (found["start"], found["end"]) == ("2026-03-02T09:30:00Z", "2026-03-02T09:30:10Z")
+    assert (found["exact"], found["provisional"]) == (True, True)
+    assert client.get("/api/rank/top", params={"id": "D"}).json()["stands"] == "below k"
+    whole = client.get("/api/rank/most", params={"id": "D"}).json()
+    assert (whole["stands"], whole["row"]["rank"], whole["above"]["id"], whole["below"]) == ("ranked", 4, "C", None)
+    assert client.get("/api/rank/most", params={"id": "E"}).json()["stands"] == "absent"
+    assert client.get("/api/rank/none", params={"id": "E"}).status_code == 404
+    assert client.get("/api/rank/top").status_code == 422
+
+
+def test_ranks_that_repeat_are_shown_with_how_they_moved() -> None:
+    tied = sb.Query("top", k=1, score="price", window=sb.Window("10 seconds"), ties="with")
+    stream = Fed([tied])
+    with served(stream) as client:
+        stream.feed((1, "A", 3.0), (2, "B", 3.0), (3, "C", 1.0))
+        stream.feed((11, "A", 4.0), (12, "D", 4.0), (13, "B", 4.0), (14, "C", 1.0))
+        stream.feed((21, "A", 1.0))
+        (shown,) = eventually(lambda: [one for one in answers(client) if one["end"].endswith("20Z")])
+        assert [(row["rank"], row["id"]) for row in shown["rows"]] == [(1, "B"), (1, "D"), (1, "A")]
+    stream.close()
+
+
 def test_what_is_wrong_is_said_with_its_place(client: httpx2.Client) -> None:
     reply = client.post("/api/queries", json=MINE | {"score": "price * / 2"})
     assert reply.status_code == 422

@@ -29,7 +29,7 @@ class Seen:
     """One answer as a user sees it."""
 
     query: str
-    start: int
+    start: int | None
     end: int
     rows: tuple[Row, ...] | None  # None: only changes are shown
     exact: bool
@@ -253,6 +253,8 @@ def shown(table: pa.Table, asks: dict[str, Ask], apart: bool = False) -> list[Se
     answers = []
     for (query, end, provisional, part), rows in found.items():
         ask, first = asks[query], rows[0]
+        if ask.ties is not None and ask.emit in ("final", "early"):  # ranks repeat, and a batch has no order
+            rows.sort(key=lambda r: (r.get("partition") is not None, r.get("partition") or 0, r["unique_rank"]))
         made = [
             (
                 r.get("partition"),

@@ -71,27 +71,50 @@ class Ask:
     offset: int = 0
     closed: str = "left"
     counts: bool = False
+    kind: str = "sliding"  # or "cumulative" (then the slide divides the size), or "all_time"
+    ties: str | None = None
+    prefer: str = "latest"
 
     def query(self) -> sb.Query:
-        if self.counts:
+        if self.kind == "cumulative":
+            window = sb.Window.cumulative(self.size, step=self.slide, offset=self.offset)
+        elif self.kind == "all_time":
+            window = sb.Window.all_time(every=self.slide, offset=self.offset)
+        elif self.counts:
             window = sb.Window(f"{self.size} events", slide=f"{self.slide} events")
         else:
             window = sb.Window(self.size, slide=self.slide, offset=self.offset, closed=self.closed)  # type: ignore[arg-type]
         return sb.Query(
             self.name, k=self.k, score=self.score, window=window, where=self.where, partition_by=self.partition_by,
             distinct=self.distinct, order=self.order, emit=self.emit, select=self.select,  # type: ignore[arg-type]
+            ties=self.ties, prefer=self.prefer,  # type: ignore[arg-type]
         )  # fmt: skip
 
     def simpler(self) -> Iterator[Ask]:
         """Yield the same query with something left out, for histories that fail."""
         plain = Ask(self.name, self.k, self.size, self.slide, counts=self.counts)
-        for name in ("where", "partition_by", "select", "distinct", "emit", "order", "offset", "closed", "score"):
+        names = (
+            "where",
+            "partition_by",
+            "select",
+            "distinct",
+            "emit",
+            "order",
+            "offset",
+            "closed",
+            "score",
+            "ties",
+            "prefer",
+        )
+        for name in names:
             if getattr(self, name) != getattr(plain, name):
                 yield replace(self, **{name: getattr(plain, name)})
         if self.k > 1:
             yield replace(self, k=1)
         if self.slide != self.size:
             yield replace(self, slide=self.size)
+        if self.kind != "sliding":
+            yield replace(self, kind="sliding")
 
 
 @dataclass(frozen=True)
@@ -161,6 +184,7 @@ class Can:
     """What an engine or algorithm can be asked for."""
 
     distincts: tuple[str | None, ...] = (None, "best", "latest")
+    ties: tuple[str | None, ...] = (None, None, None, "with", "dense")
     counts: bool = True
     changes: tuple[str, ...] = ("register", "pause", "resume", "remove", "change")
     emits: tuple[str, ...] = ("final", "changes", "entered", "left", "early")
@@ -168,6 +192,7 @@ class Can:
     spread: bool = False  # all queries have one `partition_by`, and there is always one
     units: tuple[int, ...] = (1,)  # of time, in microseconds
     cuts: int = 8  # into batches, at most
+    grows: bool = False  # whether windows may grow
 
 
 def draw(seed: int, can: Can) -> History:
@@ -209,7 +234,21 @@ def draw(seed: int, can: Can) -> History:
         steps.append(Step("push", part))
         if rng.integers(5) == 0:
             steps.append(Step("restart"))
-    return in_unit(History(seed, delay, text, tuple(steps)), can.units[rng.integers(len(can.units))])
+    history = in_unit(History(seed, delay, text, tuple(steps)), can.units[rng.integers(len(can.units))])
+    return let_grow(history) if can.grows and seed % 2 else history
+
+
+def let_grow(history: History) -> History:
+    """Return a history in which some windows grow."""
+    rng, steps = np.random.default_rng(history.seed), []
+    for step in history.steps:
+        ask, kind = step.ask, str(rng.choice(["sliding", "cumulative", "all_time"]))
+        if ask is not None and not ask.counts and kind != "sliding":
+            kind = "cumulative" if ask.distinct == "latest" else kind
+            size = ask.slide * int(rng.integers(1, 6)) if kind == "cumulative" else ask.size
+            ask = replace(ask, kind=kind, size=size, closed="left")
+        steps.append(replace(step, ask=ask))
+    return replace(history, steps=tuple(steps))
 
 
 def in_unit(history: History, unit: int) -> History:
@@ -253,7 +292,7 @@ def by_lists(history: History) -> History:
 
 def like(ask: Ask, other: Ask) -> Ask:
     """Return a query that ranks as another one does."""
-    same = ("score", "where", "partition_by", "distinct", "order", "select", "counts")
+    same = ("score", "where", "partition_by", "distinct", "order", "select", "counts", "ties", "prefer")
     changed = replace(ask, **{name: getattr(other, name) for name in same})
     return replace(changed, offset=0, closed="left") if changed.counts else changed
 
@@ -348,6 +387,8 @@ def draw_ask(rng: np.random.Generator, name: str, can: Can) -> Ask:
         emit=str(rng.choice(can.emits)) if rng.integers(2) else "final",
         select=select,
         counts=counts,
+        ties=can.ties[rng.integers(len(can.ties))],
+        prefer=str(rng.choice(["latest", "latest", "earliest"])),
     )
     if counts or rng.integers(2):
         return ask

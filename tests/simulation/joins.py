@@ -396,7 +396,8 @@ class PerId(Followed):
         assert isinstance(ask, IdAsk)
         if ask.where is not None and FILTERS[ask.where](row) is not True:
             return "out"
-        lacking = row["t"] is None or row[ask.key] is None or (ask.on is not None and row[ask.on] is None)
+        nobody = row[ask.key] is None and (ask.group_by is None or ask.joined)  # else NULL is a group
+        lacking = row["t"] is None or nobody or (ask.on is not None and row[ask.on] is None)
         if lacking or not (ask.aggregates or fine(LATEST[ask.score](row))):
             return "rejected"
         if self.last_end(row["t"]) <= self.closed_to:

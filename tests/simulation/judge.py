@@ -85,7 +85,7 @@ def _check(answer: Seen, reply: Reply, what: str, exact: bool) -> None:
         assert answer.why is None, what
     else:
         assert not (exact and reply.must_be_exact), f"{what}: not exact, {answer.why}"
-        reasons = {"warming up"} if exact else {"approximate"} if reply.must_be_exact else {"approximate", "warming up"}
+        reasons = {reply.why} if exact else {"approximate"} if reply.must_be_exact else {"approximate", reply.why}
         assert answer.why in reasons, f"{what}: {answer.why}"
     if reply.changes is not None and answer.exact:
         assert list(answer.changes) == reply.changes, f"{what}\nfound    {answer.changes}\nexpected {reply.changes}"

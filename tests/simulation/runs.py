@@ -30,16 +30,23 @@ def monitor(algorithm: str, new_process: bool = False) -> tuple[Can, Play]:
         outcome = engines.play(history, algorithm, new_process=new_process)
         judge(outcome, Truth.of(history), exact=chosen.exact, covers=algorithm == "staircase")
 
-    return Can(distincts=chosen.distincts), play
+    return Can(distincts=chosen.distincts, ties=ties_of(algorithm), grows="cumulative" in chosen.kinds), play
+
+
+def ties_of(algorithm: str) -> tuple[str | None, ...]:
+    """Return how an algorithm treats ties: those of papers have no shared ranks."""
+    return Can().ties if algorithm == "staircase" else (None,)
 
 
 def local(algorithm: str) -> tuple[Can, Play]:
     def play(history: History) -> None:
         judge(engines.run(history, algorithm), Truth.of(history), exact=ALGORITHMS[algorithm].exact)
 
+    chosen = ALGORITHMS[algorithm]
     return Can(
-        distincts=ALGORITHMS[algorithm].distincts, changes=(), emits=("final", "changes", "entered", "left")
-    ), play
+        distincts=chosen.distincts, ties=ties_of(algorithm), changes=(), emits=("final", "changes", "entered", "left"),
+        grows="cumulative" in chosen.kinds,
+    ), play  # fmt: skip
 
 
 def spark(session: Any) -> tuple[Can, Play]:
@@ -48,7 +55,7 @@ def spark(session: Any) -> tuple[Can, Play]:
             outcome = engines.stream(history, session, Path(folder))
             judge(outcome, Truth.of(history), ends=False, tables=True)
 
-    return Can(changes=("register", "pause", "resume", "remove"), counts=False), play
+    return Can(changes=("register", "pause", "resume", "remove"), counts=False, grows=True), play
 
 
 def executors(session: Any) -> tuple[Can, Play]:
@@ -65,7 +72,7 @@ def executors(session: Any) -> tuple[Can, Play]:
 
     return Can(
         changes=("register", "change", "remove"), counts=False, emits=("final", "changes", "entered", "left"),
-        delays=(0, 3, 15), spread=True, units=(1_000, 700), cuts=3,
+        delays=(0, 3, 15), spread=True, units=(1_000, 700), cuts=3, grows=True,
     ), play  # fmt: skip
 
 
@@ -73,7 +80,7 @@ def batch(session: Any) -> tuple[Can, Play]:
     def play(history: History) -> None:
         judge(engines.topk(history, session), Truth.of(history), tables=True)
 
-    return Can(changes=(), counts=False, emits=("final",), delays=(None,)), play
+    return Can(changes=(), counts=False, emits=("final",), delays=(None,), grows=True), play
 
 
 def check(seed: int, can: Can, play: Play, engine: str, rounds: int = 1_000) -> None:

@@ -32,7 +32,7 @@ class Reply:
     """What one answer must show; `rows` where it is exact, `changes` where the query asks for them."""
 
     query: str
-    start: int
+    start: int | None
     end: int
     rows: list[Row]
     must_show: bool  # else it may be left out
@@ -41,6 +41,7 @@ class Reply:
     changes: list[tuple[str, Row, int | None, int | None]] | None = None
     is_covered: bool = False  # exact by what queries that rank alike have kept
     part: Any = None  # where each partition is answered apart
+    why: str = "warming up"  # what is said where it is not exact
 
 
 @dataclass
@@ -52,6 +53,7 @@ class Shared:
     first: int | None = None
     last: int | None = None
     is_doubtful: bool = False  # whether some of its queries might as well share something else
+    grows: bool = False  # whether windows grow, or did: panes are joined then, and a new query may find less
 
     def serves(self, ask: Ask) -> bool:
         return ranks_alike(self.ask, ask)
@@ -63,7 +65,7 @@ class Shared:
 
 def ranks_alike(one: Ask, other: Ask) -> bool:
     """Tell whether what is kept for one query serves another: the selected columns settle ties."""
-    same = ("score", "where", "partition_by", "distinct", "order", "counts")
+    same = ("score", "where", "partition_by", "distinct", "order", "counts", "ties", "prefer")
     alike = all(getattr(one, name) == getattr(other, name) for name in same)
     return alike and one.select[: len(other.select)] == other.select
 
@@ -98,8 +100,22 @@ class Followed:
     def first_end(self, position: int) -> int:
         """Return the end of the first window that contains a position."""
         ask = self.ask
+        if self.grows:
+            return position + ask.slide - (position - ask.offset) % ask.slide
         lowest = position - ask.size if ask.closed == "right" else position - ask.size + 1  # of its start
         return lowest + (self.phase - lowest) % ask.slide + ask.size
+
+    @property
+    def grows(self) -> bool:
+        return self.ask.kind != "sliding"
+
+    def start(self, end: int) -> int:
+        """Return where the window starts that ends there."""
+        if self.ask.kind == "all_time":
+            return BEFORE_ALL
+        if self.ask.kind == "cumulative":
+            return end - 1 - (end - 1 - self.ask.offset) % self.ask.size
+        return end - self.ask.size
 
     @property
     def shift(self) -> int:
@@ -111,6 +127,8 @@ class Followed:
         """Return the first position inside the first window that is not answered yet."""
         if self.closed_to <= BEFORE_ALL:
             return BEFORE_ALL
+        if self.grows:
+            return self.start(self.first_end(self.closed_to))
         end = self.closed_to + 1  # of a window that is still to be answered: no earlier than this
         return end + (self.phase + self.ask.size - end) % self.ask.slide - self.ask.size + self.shift
 
@@ -128,11 +146,15 @@ class Followed:
 
     def last_end(self, position: int) -> int:
         ask = self.ask
+        if ask.kind == "all_time":
+            return -BEFORE_ALL
+        if ask.kind == "cumulative":
+            return position - (position - ask.offset) % ask.size + ask.size
         highest = position - 1 if ask.closed == "right" else position
         return highest - (highest - self.phase) % ask.slide + ask.size
 
     def inside(self, end: int) -> list[Event]:
-        start, right = end - self.ask.size, self.ask.closed == "right"
+        start, right = self.start(end), self.ask.closed == "right"
         return [e for e in self.events if (start < e.position <= end if right else start <= e.position < end)]
 
     # Rows in.
@@ -181,10 +203,12 @@ class Followed:
     def reply(self, end: int, provisional: bool = False) -> Reply:
         inside = self.inside(end)
         rows = ranked(self.ask, inside)
-        start = end - self.ask.size
+        start = self.start(end)
         unseen = self.from_the_start or start + self.shift > self.newest
         must_show = not self.is_doubtful or any(e.arrival >= self.came for e in inside)
-        reply = Reply(self.ask.name, start, end, rows, must_show, unseen, provisional)
+        begin = None if start == BEFORE_ALL else start
+        reply = Reply(self.ask.name, begin, end, rows, must_show, unseen, provisional)
+        reply.why = f"since {self.newest}" if begin is None else reply.why
         reply.is_covered = self.covered_from is not None and start + self.shift >= self.covered_from
         if self.ask.emit in ("changes", "entered", "left") and not provisional:
             by_id = self.ask.distinct is not None and self.ask.emit == "changes"
@@ -198,6 +222,8 @@ class Followed:
         if self.ask.emit != "early" or self.paused or not self.positions:
             return []
         end, last, replies = self.begin, self.end, []
+        if self.grows:  # the further ones hold the same events so far
+            last = self.first_end(max(self.positions))
         while end <= last:
             if end > self.closed_to:
                 reply = self.reply(end, provisional=True)
@@ -212,6 +238,8 @@ class Followed:
         """Return the end of the last window that is answered if no more events come."""
         if self.ask.counts:
             return -(-len(self.events) // self.ask.slide) * self.ask.slide
+        if self.ask.kind == "all_time":
+            return self.first_end(max(self.positions))
         return self.last_end(max(self.positions))
 
 
@@ -225,15 +253,18 @@ def ranked(ask: Ask, events: Sequence[Event]) -> list[Row]:
             members = [e for e in members if e.position == newest[e.id]]
         if ask.distinct is not None:
             members = [e for i, e in enumerate(members) if e.id not in {o.id for o in members[:i]}]
-        rows += [(part, i, e.id, e.score, e.time, e.values) for i, e in enumerate(members[: ask.k], 1)]
+        for place, e in enumerate(members, 1):
+            better = [o.score for o in members if rank_key(ask, o)[0] < rank_key(ask, e)[0]]
+            rank = {None: place, "with": len(better) + 1, "dense": len(set(better)) + 1}[ask.ties]
+            rows += [(part, rank, e.id, e.score, e.time, e.values)] if rank <= ask.k else []
     return rows
 
 
 def rank_key(ask: Ask, event: Event) -> tuple[Any, ...]:
-    """Sort by better score, later time, smaller id, then the selected columns, NULL first."""
+    """Sort by better score, preferred time, smaller id, then the selected columns, NULL first."""
     merit = event.score if ask.order == "desc" else -event.score
     values = tuple((value is not None, value if value is not None else 0) for value in event.values)
-    return (-merit, -event.time, event.id, values)
+    return (-merit, event.time if ask.prefer == "earliest" else -event.time, event.id, values)
 
 
 def difference(
@@ -322,6 +353,7 @@ class Truth:
         for shared in found:
             self.shared += [] if shared in self.shared else [shared]
             shared.names.add(ask.name)
+            shared.grows |= query.grows
             shared.is_doubtful = query.is_doubtful
             if shared.last is not None and shared.first is not None and shared.last >= query.next_start:
                 query.known += (shared.first, shared.last)
@@ -339,6 +371,8 @@ class Truth:
         in and that is not answered yet, if no window of it starts or ends inside a pane.
         """
         ask = query.ask
+        if shared.grows:
+            return None
         others = [self.queries[name] for name in shared.names if name != ask.name]
         alike = [other for other in others if not other.is_doubtful]
         deep = [max(other.next_start, other.whole_from) for other in alike if other.ask.k >= ask.k]

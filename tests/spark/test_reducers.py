@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import skyband as sb
@@ -97,6 +98,23 @@ def test_guesses_never_change_an_answer(spark: Any, seed: int) -> None:
         tables.append(events(rng, n, start, kind))
         start += n * 10 - int(rng.choice([0, 0, 0, 5000]))
     both(spark, queries_of(rng), tables)
+
+
+@pytest.mark.usefixtures("bold")
+@pytest.mark.parametrize("seed", range(6))
+def test_guesses_never_change_an_answer_with_ties(spark: Any, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    kind = ["ties", "random", "falling"][seed % 3]
+    tables = [events(rng, int(rng.choice([1500, 400])), 15_000 * batch, kind) for batch in range(4)]
+    for number, table in enumerate(tables):
+        tables[number] = table.set_column(2, "x", pc.round(table["x"], 1))
+    alike: dict[str, Any] = {
+        "ties": ["with", "dense"][seed % 2], "max_ties": [10_000, 12][seed % 2], "score": "x",
+        "distinct": [None, None, "best"][rng.integers(3)], "partition_by": [None, "g"][rng.integers(2)],
+        "prefer": ["latest", "earliest"][rng.integers(2)], "select": ("y",),
+    }  # fmt: skip
+    windows = [(1, sb.Window(5_000, slide=1_000)), (10, sb.Window(2_000))]
+    both(spark, [sb.Query(f"q{k}", k=k, window=window, **alike) for k, window in windows], tables)
 
 
 @pytest.mark.usefixtures("bold")
@@ -264,6 +282,10 @@ def test_equal_scores_send_only_the_best_of_each_pane(spark: Any, score: str) ->
         [{"distinct": "best"}, {"score": "y + 0.0 * t", "distinct": "best"}],
         [{"score": "x", "select": ("y", "z")}, {"score": "x", "k": 2, "select": ("z",)}],  # no one order for both
         [{}, {"distinct": "latest", "k": 1}],  # of which all rows come
+        [{"prefer": "earliest"}, {"prefer": "earliest", "distinct": "best", "partition_by": "g"}],
+        [{"ties": "with", "max_ties": 5}],
+        [{"ties": "with", "max_ties": 5, "distinct": "best", "prefer": "earliest"}],
+        [{"ties": "dense", "max_ties": 200, "partition_by": "g", "select": ("y",)}, {"ties": "with"}],
     ],
     ids=repr,
 )

@@ -191,6 +191,15 @@ def test_a_replay_with_other_rows_replaces(kept: Kept, spark: Any) -> None:
     assert facts(kept.rows()) == facts([*first.to_pylist(), *other.to_pylist()])
 
 
+def test_ranks_that_repeat_are_replayed_and_replaced(kept: Kept, spark: Any) -> None:
+    level = [{**row, "x": float(n * 37 % 50 % 3)} for n, row in enumerate(ROWS)]
+    tied = [sb.Query(emit, k=2, score="x", window=TEN, ties="dense", emit=emit) for emit in ("final", "changes")]
+    before, (early, late) = answered(SHARDS), cut(answered(*tied, BOARD, rows=level))  # the first without the column
+    for batch, rows in ((0, before), (1, early), (1, early), (2, late), (2, late)):
+        kept.sink.write(rows, batch, spark)
+    assert facts(kept.rows()) == facts([*before.to_pylist(), *early.to_pylist(), *late.to_pylist()])
+
+
 def test_columns_come_and_go(kept: Kept, spark: Any) -> None:
     plain, grouped, numbered, moves = answered(BOARD), answered(GROUPS), answered(SHARDS), answered(MOVES)
     again = answered(sb.Query("again", k=1, score="50 - x", window=TEN))
@@ -624,6 +633,21 @@ def test_keys_of_changes(spark: Any) -> None:
         rank = f"left {row['previous_rank']}" if row["rank"] is None else row["rank"]
         value = found[f"moves|{row['window_end']:%Y-%m-%dT%H:%M:%S.%fZ}|{rank}|{row['partition']}"]
         assert (value["change"], value["id"]) == (row["change"], row["id"])
+
+
+@pytest.mark.parametrize("emit", ["final", "changes"])
+def test_keys_of_ranks_that_repeat(spark: Any, emit: Any) -> None:
+    level = [{**row, "x": float(n * 37 % 50 % 3)} for n, row in enumerate(ROWS)]
+    tied = sb.Query("tied", k=1, score="x", window=TEN, ties="with", partition_by="shard", emit=emit)
+    rows = answered(tied, BOARD, rows=level)
+    found = messages(spark, rows)
+    assert max(Counter((row["query"], row["window_end"], row["rank"]) for row in rows.to_pylist()).values()) > 2
+    for row in (row for row in rows.to_pylist() if row["query"] == "tied"):
+        place = f"row {row['unique_rank']}" if row["rank"] is not None else f"left row {row['unique_rank']}"
+        value = found[f"tied|{row['window_end']:%Y-%m-%dT%H:%M:%S.%fZ}|{place}|{row['partition']}"]
+        assert (value["id"], value.get("change")) == (row["id"], row.get("change"))
+    assert any("|left row " in key for key in found) is (emit == "changes")
+    assert any(key.startswith("board|") and "|row " not in key for key in found)
 
 
 def test_keys_of_count_windows_and_of_side_rows(spark: Any) -> None:

@@ -77,6 +77,55 @@ def test_the_same_answers_as_the_core(spark: Any, tmp_path: Path) -> None:
     assert "5 rankings: Spark's filter" in handle.explain()
 
 
+def test_shared_ranks_and_where_an_id_stands(spark: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    tables = [events(rng, 300, 3_000 * b, "ties") for b in range(3)]
+    window: dict[str, Any] = {"window": sb.Window(2_000, slide=500)}
+    queries = [
+        sb.Query("all", k=2, score="x", ties="with", **window),
+        sb.Query("few", k=2, score="x", ties="dense", max_ties=9, partition_by="g", emit="changes", **window),
+        sb.Query("soon", k=1, score="x", ties="with", max_ties=5, emit="early", **window),
+        sb.Query("first", k=4, score="x", prefer="earliest", **window),
+        sb.Query("most", k=2, score="sum(y)", ties="with", prefer="earliest", **window),
+    ]
+    write(tmp_path / "in", tables)
+    sink = Tables()
+    handle = go(spark, tmp_path / "in", queries, sink, tmp_path / "checkpoint")
+    truth = core(queries, tables, 60, time="t", id="id")
+    by = [
+        (name, "ascending")
+        for name in ("query", "window_end", "provisional", "change", "partition", "unique_rank", "rank", "id")
+    ]
+    ours, right = (table.sort_by(by) for table in (sink.table(), truth))
+    assert max(right["unique_rank"].drop_null().to_pylist()) > 9
+    assert not all(right["exact"].to_pylist())
+    assert rows(ours, right.column_names) == rows(right, right.column_names)
+    monitor = sb.Monitor(queries, time="t", id="id")
+    for table in tables:
+        monitor.push(table)
+        monitor.advance(monitor.newest - 60)
+    for name in ("first", "most", "all"):
+        for each in range(75):
+            assert handle.rank_of(name, each) == monitor.rank_of(name, each)
+    assert {handle.rank_of("most", each).stands for each in range(80)} == {"ranked", "absent"}
+    with pytest.raises(QueryError, match="there is no query 'none'; there are 'all', 'few'"):
+        handle.rank_of("none", 1)
+
+
+def test_of_a_joined_query_an_id_stands_where_the_latest_answer_has_it(spark: Any, tmp_path: Path) -> None:
+    liked = sb.Query("liked", k=2, score="y + likes", window=sb.Window(1_000), join=sb.Join("likes"))
+    write(tmp_path / "in", batches(6, count=2))
+    likes = {"likes": lambda ids: {i: float(i) for i in ids}}
+    handle = go(spark, tmp_path / "in", [liked], Tables(), tmp_path / "checkpoint", services=likes)
+    first, second = handle.answers("liked").to_pylist()
+    found = handle.rank_of("liked", str(second["id"]))
+    assert (found.stands, found.rank, found.score, found.provisional) == ("ranked", 2, second["score"], False)
+    assert found.above is not None
+    assert (found.above.id, found.below) == (first["id"], None)
+    assert str(found.end) == next(entry["latest"]["window_end"] for entry in handle.queries)
+    assert handle.rank_of("liked", -1).stands == "below k"
+
+
 def test_two_hundred_rankings_are_served_and_said_to_be(spark: Any, tmp_path: Path) -> None:
     tables = batches(3, count=3)
     queries = [sb.Query(f"q{i}", k=2, score="x", where=f"id % 200 = {i}", window=sb.Window(2_000)) for i in range(200)]

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -87,7 +88,7 @@ class Stream:
 
 
 def in_order(table: pa.Table) -> pa.Table:
-    keys = ("query", "window_end", "partition", "rank", "id", "previous_rank")
+    keys = ("query", "window_end", "partition", "rank", "unique_rank", "id", "previous_rank")
     return table.sort_by([(name, "ascending") for name in keys if name in table.column_names])
 
 
@@ -157,6 +158,25 @@ def test_equals_a_local_run_with_the_same_batches(session: Any, tmp_path: Path) 
     assert min(stats.late, stats.partly_late, stats.rejected) > 0
     counts = {"rejected": stats.rejected, "late": stats.late, "partlyLate": stats.partly_late, "ahead": 0}
     assert stream.counts == counts
+
+
+def test_shared_ranks_equal_a_local_run(session: Any, tmp_path: Path) -> None:
+    unit = 1_000
+    batches = random_batches(4, unit=unit, disorder=8, text=True)
+    batches = [batch.set_column(2, "x", pc.round(batch["x"])) for batch in batches]
+    common: dict[str, Any] = {"score": "x", "partition_by": "g"}
+    queries = [
+        sb.Query("with", k=1, ties="with", max_ties=3, window=window(40, 10, unit=unit), **common),
+        sb.Query("dense", k=2, ties="dense", window=window(30, unit=unit), emit="changes", **common),
+        sb.Query("first", k=2, prefer="earliest", window=window(20, 5, unit=unit), select=("note",), **common),
+    ]
+    stream = Stream(session, tmp_path, delay=10 * unit)
+    stream.feed(batches)
+    stream.run(queries, buckets=4)
+    truth = expected(sb.Monitor(queries, time="t", id="id"), batches, stream.delay)
+    cut = truth.filter(pc.invert(truth["exact"]))
+    assert 0 < cut.num_rows < truth.num_rows
+    same(stream.answers(), truth)
 
 
 def test_goes_on_from_its_checkpoint_and_loses_nothing_when_the_sink_breaks(session: Any, tmp_path: Path) -> None:

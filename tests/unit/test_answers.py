@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -56,6 +57,11 @@ def test_the_table_has_the_same_rows_as_the_answers() -> None:
     assert [tuple(row[name] for name in names) for row in table.to_pylist()] == expected
     assert table.schema.field("window_end").type == pa.timestamp("us", "UTC")
     assert table.column_names[:7] == names[:7]
+
+
+def test_the_table_has_no_column_that_no_query_asked_for() -> None:
+    table = sb.run(sb.Query("a", k=2, score="x", window=TEN), ROWS, time="t", id="id").table()
+    assert table.column_names == ["query", "window_start", "window_end", "rank", "id", "score", "time"]
 
 
 def test_the_table_of_changes() -> None:
@@ -142,6 +148,49 @@ def test_stats_and_explain() -> None:
         "panes of 5",
     ):
         assert part in text
+
+
+@pytest.mark.parametrize(
+    ("more", "bound"),
+    [({}, 2 * 3), ({"partition_by": "g"}, 2 * 3 * 2), ({"distinct": "best"}, 2 * 3), ({"distinct": "latest"}, 4)],
+)
+def test_the_bound_is_k_for_every_pane_and_partition(more: dict[str, Any], bound: int) -> None:
+    monitor = sb.Monitor([sb.Query("q", k=2, score="x", window=sb.Window(10), **more)], time="t", id="t")
+    monitor.push([{"t": t, "x": float(t), "g": "ab"[t % 2]} for t in (3, 12, 13, 24)])
+    assert (monitor.stats().kept, monitor.stats().bound) == (4, bound)
+    monitor.advance(100)
+    assert monitor.explain().endswith("keeps 0 of 4 events now")
+
+
+def test_explain_says_moments_as_the_stream_does() -> None:
+    def steps(window: sb.Window, times: list[Any], watermark: Any) -> list[str]:
+        monitor = sb.Monitor([sb.Query("q", k=1, score="1", window=window)], time="t", id="id")
+        found = [monitor.explain()]
+        monitor.push([{"t": t, "id": 1} for t in times])
+        monitor.advance(watermark)
+        return re.findall("1 deep from (.*) on", "".join([*found, monitor.explain()]))
+
+    moments = [datetime(2024, 1, 1, 0, minute, tzinfo=UTC) for minute in (1, 3, 25)]
+    assert steps(sb.Window("10 minutes"), moments, moments[-1]) == ["the beginning", "2024-01-01 00:20:00"]
+    assert steps(sb.Window(10), [1, 3, 25], 25) == ["the beginning", "20"]
+    assert steps(sb.Window("2 events"), moments, moments[-1]) == ["the beginning", "2"]
+
+
+def test_explain_names_of_queries_that_are_equally_deep_the_one_that_reaches_back_furthest() -> None:
+    windows = {"short": sb.Window(10), "long": sb.Window(50, slide=10), "alike": sb.Window(50, slide=10)}
+    queries = [sb.Query(name, k=2, score="x", window=window) for name, window in windows.items()]
+    monitor = sb.Monitor(queries, time="t", id="id")
+    monitor.push([{"t": 95, "id": 1, "x": 1.0}])
+    monitor.advance(100)
+    assert re.findall("skyband, (.*):", monitor.explain()) == ["2 deep from 60 on (because of 'alike')"]
+
+
+def test_time_that_passes_means_nothing_to_count_windows() -> None:
+    monitor = sb.Monitor([sb.Query("q", k=1, score="x", window=sb.Window("2 events"))], time="t", id="id")
+    assert len(monitor.advance(100)) == 0
+    assert "1 deep from the beginning on" in monitor.explain()
+    monitor.push([{"t": 1, "id": 1, "x": 1.0}])
+    assert len(monitor.advance(200)) == 0
 
 
 @pytest.mark.parametrize("algorithm", sb.ALGORITHMS)

@@ -41,12 +41,16 @@ def shown(answers: Any) -> list[Any]:
 
 
 def both(
-    queries: list[sb.Query], tables: list[pa.Table], later: tuple[sb.Query, ...] = (), not_after: int | None = None
-) -> list[int]:
+    queries: list[sb.Query], tables: list[pa.Table], later: tuple[sb.Query, ...] = (), not_after: int | None = None,
+    leaving: tuple[str, ...] = (),
+) -> list[int]:  # fmt: skip
     """Push tables into one monitor as they are, into another what tasks send of them; compare all they say."""
     plain, reduced = (sb.Monitor(queries, time="t", id="id") for _ in range(2))
     counts = []
     for number, table in enumerate(tables):
+        for name in leaving if number == 1 else ():
+            plain.unregister(name)
+            reduced.unregister(name)
         if number == 2:
             plain.register(*later)
             reduced.register(*later)
@@ -147,3 +151,16 @@ def test_queries_that_come_later_know_what_was_left_out() -> None:
         sb.Query("as before", k=3, score="x", window=sb.Window(5_000, slide=1_000)),
     )
     both(first, [events(rng, 3_000, 30_000 * b, "ties") for b in range(4)], later)
+
+
+def test_tasks_know_the_panes_that_queries_left_which_went() -> None:
+    """One that comes back finds the best of each, not of the wider panes of those that stayed."""
+
+    def table(*rows: tuple[int, float]) -> pa.Table:
+        time, score = zip(*rows, strict=True)
+        return pa.table({"t": time, "id": range(len(time)), "x": score})
+
+    coarse, fine = (sb.Query(f"{size}", k=1, score="x", window=sb.Window(size)) for size in (4_000, 1_000))
+    again = sb.Query("again", k=1, score="x", window=sb.Window(1_000))
+    parts = [(20_500, 1.0), (21_050, 9.0)] * 3  # two rows for each task
+    both([coarse, fine], [table((20_050, 0.5)), table(*parts), table((29_000, 1.0))], (again,), leaving=("1000",))

@@ -96,6 +96,34 @@ def test_ids_as_dictionary_and_large_text() -> None:
         assert ids(TABLE.set_column(1, "id", pa.array(NAMES).cast(kind))) == EXPECTED
 
 
+@pytest.mark.parametrize("distinct", ["best", "latest"])
+def test_a_dictionary_may_name_an_id_twice_and_hold_null(distinct: Any) -> None:
+    """Arrow asks for neither one place a value, nor that NULL is told by the places."""
+    place = np.arange(400, dtype=np.int32) % 2  # both are the same id
+    place[[5, 6]] = 2, 3
+    x = np.arange(400) * 1.0
+    x[[5, 6]] = -1.0, 9_999.0
+    column = pa.DictionaryArray.from_arrays(pa.array(place), pa.array(["a", "a", "b", None]))
+    query = sb.Query("q", k=2, score="x", window=sb.Window(1_000), distinct=distinct)
+    monitor = sb.Monitor([query], time="t", id="id")
+    monitor.push(pa.table({"t": np.arange(400), "id": column, "x": x}))
+    (answer,) = monitor.finish()
+    assert [(row.id, row.score) for row in answer.rows] == [("a", 399.0), ("b", -1.0)]
+    assert monitor.stats().rejected == 1
+
+
+def test_null_in_a_dictionary_is_a_partition_and_passes_a_filter() -> None:
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, None, 0], pa.int8()), pa.array(["b", None, "a"]))
+    table = pa.table({"t": range(5), "x": [1.0, 2.0, 3.0, 4.0, 5.0], "g": column})
+    query = sb.Query("q", k=1, score="x", window=sb.Window(10), partition_by="g", select=("g",))
+    (answer,) = sb.run(query, table, time="t", id="t")
+    assert [(row.partition, row.score, row.g) for row in answer.rows] == [
+        (None, 4.0, None), ("a", 3.0, "a"), ("b", 5.0, "b"),
+    ]  # fmt: skip
+    (answer,) = sb.run(sb.Query("q", k=5, score="x", window=sb.Window(10), where="g IS NULL"), table, time="t", id="t")
+    assert [row.id for row in answer.rows] == [3, 1]
+
+
 def test_nothing_at_all() -> None:
     assert ids([]) == []
     assert ids(TABLE.slice(0, 0)) == []
@@ -162,6 +190,12 @@ def test_no_query_and_an_unknown_algorithm() -> None:
         sb.run([], TABLE, time="t", id="id")
     with pytest.raises(sb.QueryError, match=r"no algorithm 'fastest'; choose one of adaptive, .*, staircase, stkqf"):
         sb.run(QUERY, TABLE, time="t", id="id", algorithm="fastest")
+
+
+def test_an_algorithm_that_ranks_only_events_names_those_that_can_do_more() -> None:
+    query = sb.Query("q", k=1, score="x", window=sb.Window(10), distinct="best")
+    with pytest.raises(sb.QueryError, match=r"'mintopk' ranks events, .* or take one of staircase, naive$"):
+        sb.Monitor([query], algorithm="mintopk")
 
 
 def test_late_and_rejected_rows_are_handed_on() -> None:

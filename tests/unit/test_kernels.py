@@ -223,7 +223,8 @@ def run_seal(kernel: Any, seed: int, mode: int, parts: int) -> list[np.ndarray]:
     codes = (part * 100 + key, 200) if mode != seal_kernels.ALL else (np.empty(0, np.int64), 0)
     m, side = kernel(
         events, codes, mode, parts == 1, bands, 0, (slots, ends), np.arange(0, 10 * panes + 1, 10), 0,
-        (starts, ks, slides), (query, end - sizes[query], end), depth, worst, picks, offsets,
+        (starts, ks), (query, end - sizes[query], end, end - sizes[query] + slides[query]), depth, worst, picks,
+        offsets,
     )  # fmt: skip
     return [
         np.array([m, side]),

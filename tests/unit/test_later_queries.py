@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import skyband as sb
@@ -46,6 +47,26 @@ def test_queries_that_warm_up_do_not_help_others() -> None:
     missed = monitor.backfill_for(replace(FAR, name="further", window=window))
     assert missed is not None
     assert (missed.low, missed.high) == (600, 1_000)
+
+
+def test_what_others_keep_is_not_missed_where_windows_begin_within_panes() -> None:
+    monitor = begun(0, OLD)
+    between = replace(OLD, name="between", k=2, window=sb.Window(50, offset=25))
+    assert monitor.backfill_for(between) is None
+    assert monitor.register(between) == [None]
+    assert "came later" not in monitor.explain()
+
+
+def test_where_ids_count_once_no_more_is_missed_than_lies_before_the_first_exact_window() -> None:
+    once = replace(OLD, distinct="best")
+    missed = begun(0, once).backfill_for(replace(once, name="far", window=sb.Window(500, slide=100)))
+    assert missed is not None
+    assert (missed.low, missed.high) == (600, 1_000)
+
+
+def test_a_deeper_query_misses_nothing_where_nothing_was_dropped() -> None:
+    monitor = begun(0, OLD, n=1_002)  # two events from 1000 on, where the next window starts
+    assert monitor.backfill_for(replace(OLD, name="deeper", k=9)) is None
 
 
 def filled(*, late: bool) -> sb.Monitor:
@@ -95,7 +116,19 @@ def test_late_rows_are_no_events_of_a_group() -> None:
     monitor = begun(0, OLD, n=250)
     monitor.push(rows(100, 130) + rows(250, 260))
     (group,) = monitor.stats().groups
-    assert (group.events, group.late) == (260, 30)
+    assert (group.events, group.late, group.rejected) == (260, 30, 0)
+    monitor.push([{"t": 270, "id": 1, "x": float("nan"), "n": 1}, *rows(271, 273)])
+    (group,) = monitor.stats().groups
+    assert (group.events, group.late, group.rejected) == (262, 30, 1)
+
+
+def test_a_group_counts_its_partly_late_rows() -> None:
+    monitor = sb.Monitor([replace(OLD, window=sb.Window(20, slide=10))], **SOURCE)
+    monitor.push(rows(0, 25))
+    monitor.advance(20)
+    monitor.push(rows(5, 12))
+    (group,) = monitor.stats().groups
+    assert (group.events, group.late, group.partly_late) == (27, 5, 2)
 
 
 def test_the_newest_event_of_count_windows_is_a_time() -> None:
@@ -113,6 +146,28 @@ def test_a_paused_query_shows_nothing_early() -> None:
     monitor.resume("old")
     monitor.push(rows(20, 30))
     assert len(monitor.advance()) == 1
+
+
+def test_a_query_that_goes_on_shows_early_what_changed_in_between() -> None:
+    monitor = sb.Monitor([replace(OLD, emit="early")], **SOURCE)
+    monitor.push(rows(0, 20))
+    assert len(monitor.advance()) == 1
+    monitor.pause("old")
+    monitor.push(rows(20, 30))
+    assert len(monitor.advance()) == 0
+    monitor.resume("old")
+    assert len(monitor.advance()) == 1
+
+
+def test_a_query_that_comes_back_is_shown_early_again_and_no_other() -> None:
+    early = replace(OLD, emit="early")
+    monitor = sb.Monitor([early, replace(early, name="other")], **SOURCE)
+    monitor.push(rows(0, 20))
+    assert [a.query for a in monitor.advance()] == ["old", "other"]
+    monitor.unregister("old")
+    assert len(monitor.advance()) == 0
+    monitor.register(early)
+    assert [a.query for a in monitor.advance()] == ["old"]
 
 
 def test_of_count_windows_the_next_one_is_shown_early() -> None:
@@ -151,6 +206,46 @@ def test_what_is_over_is_forgotten(window: sb.Window) -> None:
             sizes.append(len(monitor.snapshot()))
     assert held < 20_000
     assert max(sizes) < 50_000, "as many bytes as some batches of ids have"
+
+
+def test_open_windows_take_no_more_room_the_longer_they_are_open() -> None:
+    """Each batch is better than all before it, and no time passes."""
+    monitor = sb.Monitor([replace(OLD, window=sb.Window(10), select=())], **SOURCE)
+    for batch in range(40):
+        monitor.push({"t": np.arange(1_000), "id": np.arange(1_000), "x": np.arange(1_000) + 1_000.0 * batch})
+    assert monitor.stats().kept == 300
+    assert rankings(monitor)[0].store.size < 6_000
+
+
+def test_count_windows_leave_nothing_behind_when_they_are_full() -> None:
+    monitor = sb.Monitor([replace(OLD, window=sb.Window("3 events"), select=())], **SOURCE)
+    for batch in range(20):
+        time = np.arange(1_000 * batch, 1_000 * (batch + 1))
+        assert len(monitor.push({"t": time, "id": time, "x": time * 1.0})) > 300
+    assert rankings(monitor)[0].store.size < 6_000
+
+
+def test_what_only_a_query_that_went_needed_is_dropped_from_open_panes() -> None:
+    monitor = sb.Monitor([OLD, replace(OLD, name="deep", k=20)], **SOURCE)
+    monitor.push(rows(0, 50))
+    assert monitor.stats().kept == 20
+    monitor.unregister("deep")
+    assert (monitor.stats().kept, monitor.stats().bound) == (3, 3)
+    assert "open panes keep their best 3: 3 events" in monitor.explain()
+
+
+def test_panes_are_known_as_long_as_something_in_them_is_kept() -> None:
+    """The longer query goes, and time passes before the next pane is sealed."""
+    falling = [{"t": t, "id": t, "x": -float(t), "n": 0} for t in range(260)]
+    monitor = sb.Monitor([replace(OLD, window=sb.Window(20)), replace(FAR, window=sb.Window(100, slide=20))], **SOURCE)
+    monitor.push(falling[:215])
+    monitor.advance(200)
+    monitor.unregister("far")
+    monitor.advance(201)
+    rankings(monitor)[0].algorithm.check()
+    monitor.push(falling[215:])
+    assert [[row.id for row in a.rows] for a in monitor.advance(240)] == [[200, 201, 202], [220, 221, 222]]
+    assert monitor.stats().kept <= 3
 
 
 @pytest.mark.parametrize("seen", [False, True])

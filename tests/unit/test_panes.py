@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import skyband as sb
+from skyband.algorithms.staircase import panes as panes_module
 from skyband.algorithms.staircase.panes import UNTOUCHED, Panes, pane_widths
 from skyband.algorithms.staircase.staircase import Staircase
+from skyband.errors import TooManyWindows
 from skyband.windows import Schedule
 from tests.groups import rankings
 
@@ -44,6 +47,42 @@ def test_widths_are_found_on_a_short_stretch_of_very_many_panes() -> None:
     assert pane_widths(schedules(sb.Window(1), sb.Window("1 day"))) == [1]
     assert pane_widths(schedules(sb.Window(10), sb.Window(15))) == [5, 10]
     assert pane_widths(schedules(sb.Window(10), sb.Window(4))) == [2, 4]
+    assert pane_widths(schedules(sb.Window(10), sb.Window(1_000, offset=505))) == [5, 10]
+
+
+def test_panes_are_no_narrower_than_where_windows_start_and_end() -> None:
+    often = [(3, 1), (6, 1), (6, 4), (9, 1), (9, 4), (9, 7)]  # every third place, three times over
+    assert pane_widths(schedules(*(sb.Window(size, offset=offset) for size, offset in often))) == [3]
+
+
+@pytest.mark.parametrize("low", [-2_000, -50, 0, 2_000])
+def test_cuts_are_where_windows_start_or_end_before_1970_too(low: int) -> None:
+    panes = Panes(schedules(sb.Window(10), sb.Window(7)))
+    panes.cover(low, low + 99)
+    expected = [at for at in range(low - 9, low + 110) if at % 10 == 0 or at % 7 == 0]
+    assert set(panes.cuts.tolist()) <= set(expected)
+    assert set(expected) - set(panes.cuts.tolist()) <= {*range(low - 9, low), *range(low + 100, low + 110)}
+
+
+def test_new_cuts_lie_between_the_known_ones() -> None:
+    for offset, cuts in ((9, [30, 39, 40, 49, 50]), (1, [30, 31, 40, 41, 50])):
+        panes = Panes(schedules(sb.Window(10)))
+        panes.cover(20, 49)
+        panes.forget(1)
+        panes.refine(schedules(sb.Window(10), sb.Window(10, offset=offset)))
+        assert panes.cuts.tolist() == cuts
+
+
+def test_so_many_edges_and_windows_are_allowed_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(panes_module, "MOST_EDGES", 11)
+    panes, (schedule,) = Panes(schedules(sb.Window(10))), schedules(sb.Window(10))
+    with pytest.raises(TooManyWindows, match=r"from 0 to 110 \(microseconds\), 12 window edges"):
+        panes.cover(0, 100)
+    panes.cover(0, 99)
+    assert len(panes.cuts) == 11
+    with pytest.raises(TooManyWindows, match=r"has 12 windows among .* \(from 0 to 99\); at most 11 can be served"):
+        panes.exact_from(schedule, 99)
+    panes.exact_from(schedule, 89)
 
 
 def staircase(k: int) -> Staircase:
@@ -106,3 +145,21 @@ def test_what_is_given_again_heals_the_panes_that_lost() -> None:
         panes.restore(low, high, 2)
         assert panes.depth[:-1].tolist() == [UNTOUCHED if depth is None else depth for depth in depths]
         assert (panes.best_dropped[:-1] == -np.inf).tolist() == [depth is None for depth in depths]
+    panes = Panes(schedules(sb.Window(10)))
+    panes.restore(10, 25, 2)
+    assert set(panes.depth.tolist()) == {UNTOUCHED}, "a part of what lost nothing is given again"
+
+
+def test_what_is_given_again_heals_the_cuts_within_it() -> None:
+    """Not the one where it ends: the pane behind lacks what others were dropped for that lie before."""
+
+    def exact_from(lossy: list[int], low: int, high: int) -> int:
+        panes = Panes(schedules(sb.Window(10)))
+        panes.cover(0, 39)
+        panes.record_loss(np.array(lossy), 3, 7.0)
+        panes.refine(schedules(sb.Window(10), sb.Window(5)))
+        panes.restore(low, high, 3)
+        return panes.exact_from(schedules(sb.Window(5))[0], 39)
+
+    assert exact_from([0, 1, 2, 3], 15, 40) <= 15
+    assert exact_from([2], 10, 25) == 30

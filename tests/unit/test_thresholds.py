@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
+from skyband.engine.ranking import RankingGroup
 from skyband.spark.reducers.guesses import ScoreDistribution
 from skyband.spark.reducers.thresholds import NOTHING, Thresholds, _merge
 from tests.groups import rankings
@@ -177,3 +179,62 @@ def test_where_no_partition_is_known_every_event_matters(by: str) -> None:
     monitor = sb.Monitor([query], time="t", id="id")
     monitor.declare(batches(np.random.default_rng(1))[0].schema)
     assert Thresholds.of(rankings(monitor)[0], 0, 10_000, 9_000, {}, 1.0) is None
+
+
+def plan_of(*queries: sb.Query, table: pa.Table | None = None) -> RankingGroup:
+    monitor = sb.Monitor(queries, time="t", id="id")
+    monitor.declare((batches(np.random.default_rng(1))[0] if table is None else table).schema)
+    (group,) = rankings(monitor)
+    return group
+
+
+def test_a_plan_is_as_deep_as_its_deepest_query_and_as_short_as_its_shortest_window() -> None:
+    plan = plan_of(
+        sb.Query("deep", k=5, score="x", window=sb.Window(100)), sb.Query("short", k=2, score="x", window=sb.Window(30))
+    )
+    assert (plan.k, plan.shortest) == (5, 30)
+
+
+@pytest.mark.parametrize(
+    ("window", "more"),
+    [(sb.Window("9 events"), {}), (sb.Window(100), {"distinct": "latest"})],
+    ids=["events", "latest"],
+)
+def test_where_no_event_can_be_left_out_there_are_no_thresholds(window: sb.Window, more: dict[str, Any]) -> None:
+    plan = plan_of(sb.Query("q", k=1, score="x", window=window, **more))
+    assert Thresholds.of(plan, 0, 10_000, 9_000, {}, 1.0) is None
+
+
+def test_moments_as_partitions_have_no_thresholds() -> None:
+    """They have other forms in other zones."""
+    moment = datetime(2024, 1, 1, tzinfo=UTC)
+    table = pa.table({"t": [1], "id": [1], "x": [1.0], "at": pa.array([moment], pa.timestamp("us", "UTC"))})
+    plan = plan_of(sb.Query("q", k=1, score="x", window=sb.Window(100), partition_by="at"), table=table)
+    scores = ScoreDistribution(np.arange(9.0), 0.0, 0, 1.0)
+    assert plan.partition_type == "time"
+    assert Thresholds.of(plan, 0, 10_000, 9_000, {moment: scores}, 1.0) is None
+
+
+def test_the_first_open_pane_has_a_threshold() -> None:
+    monitor = sb.Monitor([sb.Query("q", k=1, score="x", window=sb.Window(100))], time="t", id="id")
+    monitor.push([{"t": t, "id": t, "x": 1.0} for t in (50, 150, 250)])
+    monitor.advance(200)
+    thresholded = rankings(monitor)[0].thresholded
+    assert thresholded is not None
+    assert thresholded.pane_edges(240, 390).tolist() == [200, 300, 400]
+
+
+def test_only_events_have_merits() -> None:
+    columns = {"t": [1, 2, 3, 4], "id": [1, 2, 3, 4], "x": [1.0, None, float("nan"), 4.0], "g": [0, 1, 1, 1]}
+    table = pa.table(columns)
+    (batch,) = table.to_batches()
+    window = sb.Window(100)
+    for query, events, parts in (
+        (sb.Query("all", k=1, score="x", window=window, order="asc"), [True, False, False, True], None),
+        (sb.Query("some", k=1, score="-x", window=window, where="g > 0"), [False, False, False, True], None),
+        (sb.Query("parts", k=1, score="-x", window=window, partition_by="g"), [True, False, False, True], [0, 1, 1, 1]),
+    ):
+        merit, taken, part = plan_of(query, table=table).merits(batch)
+        assert taken.tolist() == events
+        assert set(merit[taken].tolist()) <= {-1.0, -4.0}
+        assert (None if part is None else part.to_pylist()) == parts

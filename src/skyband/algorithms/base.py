@@ -16,7 +16,7 @@ import numpy as np
 from skyband.events.store import EventStore
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_runs
 from skyband.queries.query import Distinct
-from skyband.windows import ALWAYS, NEVER, DueWindows, Schedule
+from skyband.windows import ALWAYS, NEVER, DueWindows, Kind, Schedule
 
 NO_SLOTS = np.empty(0, np.int32)
 
@@ -25,9 +25,10 @@ NO_SLOTS = np.empty(0, np.int32)
 class Columns:
     """Arriving events of one group: aligned columns, merit may be NaN.
 
-    `ident` identifies ids, in no order (None where a group ranks events, not ids); `part` numbers the partitions from
-    0 to `partitions - 1`. `carried` says whether events that tie in everything else may differ in the columns that
-    they carry: then none of them may be dropped for another.
+    `time` has recencies: event times, or their negatives where the earliest of equals ranks first; windows are measured
+    by `position`. `ident` identifies ids, in no order (None where a group ranks events, not ids); `part` numbers the
+    partitions from 0 to `partitions - 1`. `carried` says whether events that tie in everything else may differ in the
+    columns that they carry: then none of them may be dropped for another.
     """
 
     merit: FloatArray
@@ -122,6 +123,7 @@ class Algorithm(ABC):
     summary: ClassVar[str]
     exact: ClassVar[bool] = True
     distincts: ClassVar[tuple[Distinct | None, ...]] = (None, "best", "latest")
+    kinds: ClassVar[tuple[Kind, ...]] = ("sliding", "cumulative", "all_time", "calendar")
 
     def __init__(self, store: EventStore, distinct: Distinct | None) -> None:
         self.store = store

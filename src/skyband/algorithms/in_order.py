@@ -90,6 +90,7 @@ class InOrder(Algorithm):
     """
 
     distincts = (None,)
+    kinds = ("sliding", "calendar")  # on its axis, a calendar's windows slide by their size
 
     def __init__(self, store: EventStore, distinct: Distinct | None) -> None:
         super().__init__(store, distinct)

@@ -56,7 +56,7 @@ class Naive(Algorithm):
         if len(due):
             columns = layout(self.schedules)
             start = columns.start
-            start[due.query] = due.start + columns.slide[due.query]  # in order of ends: the last one stays
+            start[due.query] = columns.following(due)  # in order of ends: the last one stays
             self.complete_from = max(self.complete_from, int(start.min()))
             self.slots = self.slots[position >= self.complete_from]
         return Selection.of(found)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from skyband.answers.table import as_table
 from skyband.compiled import gather
-from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_runs
+from skyband.order import NEVER, BoolArray, FloatArray, IntArray, SlotArray, Ties, rank_in_runs, ranks_in_runs
 from skyband.times import Moment, moment_of
 
 Kind = Literal["entered", "left", "moved", "updated"]
@@ -24,8 +24,11 @@ Column = TypeVar("Column")
 class Row:
     """One ranked event of an answer; selected columns are attributes as well. Rows of a set have no rank.
 
+    The id of a group without one is None.
+
     A row of a joined query also has the remote value, by the name of its service, and the `age` of that value: how many
-    microseconds before the answer it was learnt, None where it is a default.
+    microseconds before the answer it was learnt, None where it is a default. In answers with ties, whose ranks repeat,
+    `unique_rank` numbers the rows.
 
     Examples
     --------
@@ -35,12 +38,19 @@ class Row:
     """
 
     rank: int | None
-    id: int | str
+    id: int | str | None
     score: float
     time: Moment
     partition: Any = None
     values: Mapping[str, Any] = field(default_factory=dict)
     age: int | None = field(default=None, compare=False)
+    unique_rank: int | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], values: Mapping[str, Any] | None = None, age: int | None = None) -> Row:
+        """Return a row of a table of answers, as a dict has it."""
+        columns = (given["rank"], given["id"], given["score"], given["time"], given.get("partition"))
+        return cls(*columns, values or {}, age, given.get("unique_rank"))
 
     def __getattr__(self, name: str) -> Any:
         values = object.__getattribute__(self, "values")
@@ -100,10 +110,11 @@ class RefreshCost:
 class AnswerBlock:
     """Answers of one group of queries, column by column.
 
-    Per answer: which query, start and end of its window, whether it is exact, and why not. The rows of answer i are
-    ``offsets[i]`` to ``offsets[i + 1]``; each is an event, by its place in `events` (`place` None: in order).
-    An event is in many answers, so this is how answers stay small; the plain columns `id`, `score`, `time`
-    and so on are made when first asked for. Rows of sets are not `ranked`: they come in order of their ids.
+    Per answer: which query, start (NEVER: none) and end of its window, whether it is exact, and why not. The rows of
+    answer i are ``offsets[i]`` to ``offsets[i + 1]``; each is an event, by its place in `events` (`place` None: in
+    order). An event is in many answers, so this is how answers stay small; the plain columns `id`, `score`, `time`
+    and so on are made when first asked for. Rows of sets are not `ranked`: they come in order of their ids. With `ties`
+    equal scores share a rank.
     """
 
     names: Sequence[str]
@@ -121,11 +132,27 @@ class AnswerBlock:
     why: str | npt.NDArray[np.str_] | None = None
     spent: RefreshCost | None = None
     ranked: bool = True
+    ties: Ties | None = None
 
     @cached_property
     def reasons(self) -> npt.NDArray[np.str_]:
         """Why each answer that is not exact is not."""
         return np.broadcast_to("" if self.why is None else self.why, len(self.query))
+
+    @cached_property
+    def rank(self) -> IntArray | None:
+        """The rank of each row, from 1; None for sets."""
+        return ranks_in_runs(self.ties, self.score, *self._runs) + 1 if self.ranked else None
+
+    @cached_property
+    def unique_rank(self) -> IntArray | None:
+        """The number of each row in its answer, or its partition there, from 1; None where ranks do not repeat."""
+        return None if self.ties is None else rank_in_runs(*self._runs) + 1
+
+    @property
+    def _runs(self) -> tuple[IntArray, ...]:
+        answer = np.repeat(np.arange(len(self.query)), np.diff(self.offsets))
+        return (answer,) if self.part is None else (answer, self.part)
 
     @cached_property
     def id(self) -> IntArray | pa.Array:
@@ -210,9 +237,10 @@ class Answer:
         return self.block.names[int(self.block.query[self.index])]
 
     @property
-    def start(self) -> Moment:
-        """Where the window starts."""
-        return self._moment(int(self.block.start[self.index]), self.block.counts)
+    def start(self) -> Moment | None:
+        """Where the window starts; None where it is of all time."""
+        start = int(self.block.start[self.index])
+        return None if start == NEVER else self._moment(start, self.block.counts)
 
     @property
     def end(self) -> Moment:
@@ -277,9 +305,11 @@ class Answer:
             pairs = zip(block.remote[low:high].tolist(), values, strict=True)
             values = [{block.spent.service: value, **carried} for value, carried in pairs]
             ages = [None if age < 0 else age for age in block.age[low:high].tolist()]
-        ranks = np.arange(len(ids)) if block.part is None else rank_in_runs(block.part[low:high])
-        shown = (ranks + 1).tolist() if block.ranked else [None] * len(ids)
-        columns = (shown, ids, block.score[low:high].tolist(), times, partition, values, ages)
+        ranks, places = (
+            [None] * len(ids) if column is None else column[low:high].tolist()
+            for column in (block.rank, block.unique_rank)
+        )
+        columns = (ranks, ids, block.score[low:high].tolist(), times, partition, values, ages, places)
         return [Row(*row) for row in zip(*columns, strict=True)]
 
     def _moment(self, value: int, counts: bool) -> Moment:
@@ -290,7 +320,8 @@ class Answer:
 
     def __repr__(self) -> str:
         flags = ", provisional" if self.provisional else "" if self.exact else f", {self.why}"
-        return f"<answer of {self.query!r}, {self.start} to {self.end}, {len(self)} rows{flags}>"
+        begin = "" if self.start is None else f"{self.start} "
+        return f"<answer of {self.query!r}, {begin}to {self.end}, {len(self)} rows{flags}>"
 
 
 class Answers(Sequence[Answer]):
@@ -382,10 +413,11 @@ class Answers(Sequence[Answer]):
 
         Returns
         -------
-        Columns `query, window_start, window_end, rank, id, score, time`, then `partition`, `change` and
+        Columns `query, window_start, window_end, rank, id, score, time`, then `unique_rank`, `partition`, `change` and
         `previous_rank` where a query has them, then the selected columns; of joined queries the remote value, by the
         name of its service, its `age`, `refreshes`, `failures` and `stale`. Windows without rows do not show. Rows of
-        sets have NULL for a rank; a row is known by query, window and id then.
+        sets have NULL for a rank; a row is known by query, window and id then. Where ranks repeat, as ties do,
+        `unique_rank` numbers the rows of an answer, or of a partition of it; of a row that left, that before.
         """
         return as_table(self, quality)
 

@@ -1,7 +1,8 @@
 """What changed from one answer to the next, and back: RSP-QL's IStream and DStream, with movements.
 
 Rows are identified by their id where ids count once, else by the whole event; of events that are equal in
-everything, the first of one answer is the first of the other. Rows of sets have no rank: they never move.
+everything, the first of one answer is the first of the other. Rows of sets have no rank: they never move. Where ranks
+repeat, a row whose rank stays has not moved, though others may now be listed before it.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from skyband.answers.answer import Change, Row
+from skyband.order import Prefer, rank_in_runs, recency_of, value_ranks
 
 
 def difference(before: Sequence[Row], after: Sequence[Row], *, by_id: bool) -> list[Change]:
@@ -39,8 +42,10 @@ def difference(before: Sequence[Row], after: Sequence[Row], *, by_id: bool) -> l
     return changes
 
 
-def fold(before: Sequence[Row], changes: Sequence[Change]) -> list[Row]:
+def fold(before: Sequence[Row], changes: Sequence[Change], prefer: Prefer = "latest") -> list[Row]:
     """Apply changes to an answer: gives the next one.
+
+    Where ranks repeat, rows that share one are in order of their times, as the query's `prefer` says, and ids.
 
     Examples
     --------
@@ -49,28 +54,30 @@ def fold(before: Sequence[Row], changes: Sequence[Change]) -> list[Row]:
     >>> fold(before, difference(before, after, by_id=False)) == after
     True
     """
-    rows = {seat(row): row for row in before}
+    held: dict[Hashable, list[Row]] = {}
+    for row in before:
+        held.setdefault((row.partition, row.rank, row.id), []).append(row)
     for change in changes:
         if change.kind != "entered":
-            del rows[seat(replace(change.row, rank=change.previous_rank))]
-    for change in changes:
-        if change.kind != "left":
-            rows[seat(change.row)] = change.row
-    return sorted(rows.values(), key=_place)
+            _remove(held[change.row.partition, change.previous_rank, change.row.id], change.row)
+    rows = [row for alike in held.values() for row in alike]
+    return _in_order([*rows, *(change.row for change in changes if change.kind != "left")], prefer)
 
 
-def seat(row: Row) -> tuple[Any, int | str]:
-    """Return what no two rows of an answer have in common: partition and rank, or partition and id in a set.
+def seat(row: Row) -> tuple[Any, int | str | None]:
+    """Return what no two rows of an answer have in common: partition and rank, its number with ties, its id in a set.
 
     Examples
     --------
     >>> seat(Row(2, "a", 9.0, 0)), seat(Row(None, "a", 9.0, 0))
     ((None, 2), (None, 'a'))
     """
+    if row.unique_rank is not None:
+        return row.partition, row.unique_rank
     return row.partition, row.id if row.rank is None else row.rank
 
 
-def moves(changes: Sequence[Change]) -> dict[tuple[Any, int | str], int | None]:
+def moves(changes: Sequence[Change]) -> dict[tuple[Any, int | str | None], int | None]:
     """Return where rows that are new in an answer or moved were before, by their seats; None for those that are new."""
     return {seat(change.row): change.previous_rank for change in changes if change.kind in ("entered", "moved")}
 
@@ -80,6 +87,7 @@ def as_table(rows: Sequence[Row]) -> pa.Table:
     return pa.Table.from_pylist(
         [
             {name: getattr(row, name) for name in ("rank", "id", "score", "time", "partition", "age")}
+            | ({} if row.unique_rank is None else {"unique_rank": row.unique_rank})
             | {f"value/{name}": value for name, value in row.values.items()}
             for row in rows
         ]
@@ -102,11 +110,35 @@ def _names(rows: Sequence[Row], by_id: bool) -> list[Hashable]:
     seen: dict[Hashable, int] = {}
     names: list[Hashable] = []
     for row in rows:
-        event = (row.partition, row.id, row.time, row.score, repr(row.values))
+        event = _event(row)
         seen[event] = seen.get(event, 0) + 1
         names.append((*event, seen[event]))
     return names
 
 
-def _place(row: Row) -> tuple[Any, ...]:
-    return (row.partition is not None, row.partition if row.partition is not None else 0, seat(row)[1])
+def _event(row: Row) -> tuple[Hashable, ...]:
+    """Return what tells events apart."""
+    return row.partition, row.id, row.time, row.score, repr(row.values)
+
+
+def _remove(rows: list[Row], gone: Row) -> None:
+    """Remove a row: of several with the same id and rank, which are events, that event."""
+    event = _event(gone)
+    found = next((row for row in rows if _event(row) == event), rows[0])
+    rows[:] = [row for row in rows if row is not found]
+
+
+def _in_order(rows: Sequence[Row], prefer: Prefer) -> list[Row]:
+    """Sort the rows of an answer, and number them anew where ranks repeat."""
+    if not rows:
+        return []
+    partition, rank, ids = (
+        value_ranks(pa.array([getattr(row, name) for row in rows])) for name in ("partition", "rank", "id")
+    )
+    if rows[0].unique_rank is None:
+        return [rows[i] for i in np.lexsort((ids, rank, partition))]
+    recency = recency_of(value_ranks(pa.array([row.time for row in rows])), prefer)
+    ties = [value_ranks(pa.array([row.values[name] for row in rows])) for name in rows[0].values]
+    order = np.lexsort((*reversed(ties), ids, -recency, rank, partition))
+    numbers = (rank_in_runs(partition[order]) + 1).tolist()
+    return [replace(rows[i], unique_rank=number) for i, number in zip(order.tolist(), numbers, strict=True)]

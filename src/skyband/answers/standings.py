@@ -9,7 +9,7 @@ from typing import Any
 from skyband.answers.answer import Row
 from skyband.answers.changes import difference, moves, seat
 
-Moves = dict[tuple[Any, int | str], int | None]
+Moves = dict[tuple[Any, int | str | None], int | None]
 """Ranks before, by seats (`changes.seat`), of the rows that are new (None) or moved."""
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from skyband.errors import InputError
-from skyband.order import IntArray, rank_in_runs
+from skyband.order import NEVER, IntArray
 
 if TYPE_CHECKING:
     from skyband.answers.answer import AnswerBlock, Answers
@@ -39,16 +39,15 @@ def as_table(answers: Answers, quality: bool) -> pa.Table:
 def _rows(block: AnswerBlock) -> tuple[pa.Table, IntArray]:
     sizes = np.diff(block.offsets)
     answer = np.repeat(np.arange(len(sizes)), sizes)
-    within = answer if block.part is None else block.part
     ids = block.id if isinstance(block.id, pa.Array) else pa.array(block.id)
     columns: dict[str, Any] = {
-        "rank": pa.array((rank_in_runs(answer, within) + 1).astype(np.int32))
-        if block.ranked
-        else pa.nulls(len(answer), pa.int32()),
+        "rank": pa.nulls(len(answer), pa.int32()) if block.rank is None else pa.array(block.rank.astype(np.int32)),
         "id": ids,
         "score": pa.array(block.score),
         "time": pa.array(block.time).cast(TIME),
     }
+    if block.unique_rank is not None:
+        columns["unique_rank"] = pa.array(block.unique_rank.astype(np.int32))
     if block.partition is not None:
         columns["partition"] = block.partition
     if block.payload is not None:
@@ -71,6 +70,8 @@ def _change_rows(block: AnswerBlock) -> tuple[pa.Table, IntArray]:
         "score": pa.array([change.row.score for change in flat], pa.float64()),
         "time": pa.array(moments, pa.int64() if moments and isinstance(moments[0], int) else TIME).cast(TIME),
     }
+    if block.ties is not None:
+        columns["unique_rank"] = pa.array([change.row.unique_rank for change in flat], pa.int32())
     if block.partition is not None:
         columns["partition"] = pa.array([change.row.partition for change in flat], block.partition.type)
     columns["change"] = pa.array([change.kind for change in flat], pa.string())
@@ -94,7 +95,7 @@ def _with_windows(block: AnswerBlock, answer: IntArray, columns: dict[str, Any])
     kind = pa.int64() if block.counts else TIME
     names = pa.array(list(block.names), pa.string())
     query = pa.DictionaryArray.from_arrays(pa.array(block.query[answer].astype(np.int32)), names)
-    exact = block.exact[answer]
+    exact, start = block.exact[answer], block.start[answer]
     if block.spent is not None:
         spent = block.spent
         taken = {"refreshes": spent.refreshes, "failures": spent.failures, "stale": spent.stale}
@@ -102,7 +103,7 @@ def _with_windows(block: AnswerBlock, answer: IntArray, columns: dict[str, Any])
     return pa.table(
         {
             "query": query.cast(pa.string()),
-            "window_start": pa.array(block.start[answer]).cast(kind),
+            "window_start": pa.array(start, mask=start == NEVER).cast(kind),
             "window_end": pa.array(block.end[answer]).cast(kind),
             **columns,
             "exact": pa.array(exact),
@@ -113,18 +114,32 @@ def _with_windows(block: AnswerBlock, answer: IntArray, columns: dict[str, Any])
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return tables of answers as one; ids, and partitions, that are not all of one type become text.
+    """Return tables of answers as one; columns that do not have one type in all become text.
 
     Examples
     --------
     >>> joined([pa.table({"partition": [1]}), pa.table({"partition": ["a"]})])["partition"].to_pylist()
     ['1', 'a']
     """
-    for name in ("id", "partition"):
-        kinds = {table.schema.field(name).type for table in tables if name in table.column_names}
-        if len(kinds - {pa.null()}) > 1:
+    for name in dict.fromkeys(name for table in tables for name in table.column_names):
+        kinds = {table.schema.field(name).type for table in tables if name in table.column_names} - {pa.null()}
+        if len(kinds) > 1 and common_type(kinds) == pa.string():
             tables = [column_as_text(table, name) for table in tables]
     return pa.concat_tables(tables, promote_options="permissive")
+
+
+def common_type(kinds: Collection[pa.DataType]) -> pa.DataType:
+    """Return the one type that values of some types go into without loss.
+
+    Examples
+    --------
+    >>> common_type([pa.int32(), pa.int64()]), common_type([pa.int64(), pa.float64()])
+    (DataType(int64), DataType(string))
+    """
+    if len({*kinds}) == 1:
+        return next(iter(kinds))
+    families = {pa.int64(): pa.types.is_signed_integer, pa.float64(): pa.types.is_floating}
+    return next((kind for kind, holds in families.items() if all(map(holds, kinds))), pa.string())
 
 
 def column_as_text(table: pa.Table, name: str) -> pa.Table:

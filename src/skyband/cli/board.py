@@ -38,7 +38,9 @@ class QueryStanding(Standing):
 
     @property
     def height(self) -> int:
-        """How many rows the panel needs; a set has no fixed number."""
+        """How many rows the panel needs; a set has no fixed number, and of ties the first are enough."""
+        if self.query.ties is not None:
+            return self.query.most_rows
         return max(0 if self.query.is_set else self.query.most_rows, len(self.rows))
 
 

@@ -25,8 +25,9 @@ from skyband.cli.serve import PORT, Port, serve, serve_demo
 from skyband.engine.monitor import Monitor
 from skyband.errors import InputError, SkybandError
 from skyband.files.job import Job, execute
-from skyband.files.queries import QueryFile, load
+from skyband.files.queries import QueryFile, SqlOptions, load
 from skyband.files.rdf import as_columns, pattern_of, rdf_files
+from skyband.languages.sql.dialects import DEFAULT
 
 if TYPE_CHECKING:
     from skyband.spark.control import Control
@@ -135,6 +136,8 @@ def run_(
     id: options.IdColumn = None,  # noqa: A002 - the option's name
     time_unit: options.UnitOfTime = None,
     mapping: options.MappingFile = None,
+    dialect: options.Dialect = DEFAULT,
+    every: options.Every = None,
     watermark: Annotated[
         str | None,
         typer.Option(help="How late events may come, such as '10 seconds'; else all wait for the end."),
@@ -163,7 +166,9 @@ def run_(
     not at all. Times are in UTC.
     """
     options.check_engine(engine, checkpoint=checkpoint, master=master, remote=remote)
-    file = load(queries, mapping)
+    given = {"dialect": dialect, "every": every, "time": time}
+    of_sql = queries.suffix.lower() == ".sql" and not rdf_files(inputs)
+    file = load(queries, mapping, SqlOptions.over(inputs, **given) if of_sql else None)
     with ExitStack() as stack:
         inputs, time = _from_rdf(inputs, file, time or file.time, checkpoint, stack)
         job = Job(
@@ -188,7 +193,12 @@ def run_(
 
                 report = spark_job.execute(job, checkpoint=checkpoint, master=master, remote=remote, observer=bar)
     if not quiet:
+        for note in file.noted:
+            console.print(Text(f"not used: {note}"))
         console.print(summary(report, output))
+        if report.rejected and of_sql and job.source.id == file.subject:
+            console.print(Text(f"note: no SQL says which column is the id; {file.subject!r} is taken, and rows without "
+                               "one are rejected: name another with --id"))  # fmt: skip
 
 
 def _from_rdf(
@@ -223,10 +233,12 @@ def algorithms(as_json: AsJson = False) -> None:
 def explain(
     queries: Queries,
     mapping: options.MappingFile = None,
+    dialect: options.Dialect = DEFAULT,
+    every: options.Every = None,
     algorithm: options.AlgorithmName = options.DEFAULT_ALGORITHM,
 ) -> None:
     """Say which queries share what, and what is kept; needs no data."""
-    file = load(queries, mapping)
+    file = load(queries, mapping, SqlOptions(dialect, every))
     typer.echo(Monitor(file.queries, algorithm=algorithm, services=file.services).explain())
 
 
@@ -239,9 +251,17 @@ QueryName = Annotated[str, typer.Argument(metavar="NAME", help="The query's name
 
 
 @queries_app.command("add")
-def add_queries(queries: Queries, checkpoint: Stream, mapping: options.MappingFile = None) -> None:
+def add_queries(
+    queries: Queries,
+    checkpoint: Stream,
+    mapping: options.MappingFile = None,
+    dialect: options.Dialect = DEFAULT,
+    every: options.Every = None,
+) -> None:
     """Serve more queries from the next batch on; all those of the file, or none."""
-    control, file = _control(checkpoint), load(queries, mapping)
+    control = _control(checkpoint)
+    schema = control.checkpoint.schema()
+    file = load(queries, mapping, SqlOptions(dialect, every, control.source.time, schema))
     for what, given, served in (("time", file.time, control.source.time), ("id", file.id, control.source.id)):
         if given not in (None, served):
             msg = f"{queries} names {given!r} as the column of the {what}, and the stream has {served!r} for it"
@@ -290,7 +310,7 @@ def list_queries(checkpoint: Stream, as_json: AsJson = False) -> None:
     for one in found:
         latest = one.get("latest", {})
         state = f"{one['state']}, {one['pending']} pending" if "pending" in one else one["state"]
-        window = f"{latest['window_start']} to {latest['window_end']}".replace("+00:00", "") if latest else ""
+        window = f"{latest['window_start'] or ''} to {latest['window_end']}".replace("+00:00", "") if latest else ""
         exact = ("yes" if latest["exact"] else latest["why"] or "no") if latest else ""
         cells = (one["name"], state, window, str(latest.get("rows", "")), exact, one.get("error", ""))
         table.add_row(*map(Text, cells))

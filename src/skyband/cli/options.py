@@ -10,6 +10,7 @@ import typer
 from skyband.errors import InputError
 from skyband.events.batch import StreamColumns, TimeUnit
 from skyband.files.queries import QueryFile
+from skyband.languages.sql.dialects import DIALECTS
 
 DEFAULT_ALGORITHM = "staircase"
 ENGINES = ("spark", "local")
@@ -22,6 +23,13 @@ Master = Annotated[str | None, typer.Option("--master", help="A Spark master's U
 MappingFile = Annotated[
     Path | None,
     typer.Option("--mapping", help="A .toml file that says what the names in RSP-QL mean, and what else is missing."),
+]
+Dialect = Annotated[
+    str, typer.Option("--dialect", help=f"Whose SQL a .sql file holds: {', '.join(DIALECTS)}.", show_default=True)
+]
+Every = Annotated[
+    str | None,
+    typer.Option("--every", help="How often rankings of all time in a .sql file are answered; else every second."),
 ]
 
 

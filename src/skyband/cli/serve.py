@@ -14,9 +14,10 @@ from rich.console import Console
 from skyband.cli import options
 from skyband.engine.limits import MAX_CUTS, MAX_WINDOW_ENDS, WindowLimits
 from skyband.errors import InputError, optional
-from skyband.files.queries import QueryFile, load
+from skyband.files.queries import QueryFile, SqlOptions, load
 from skyband.files.rdf import pattern_of, rdf_files
 from skyband.languages import load_mapping
+from skyband.languages.sql.dialects import DEFAULT
 from skyband.queries.query import MAX_ROWS
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def serve(
     id: options.IdColumn = None,  # noqa: A002 - the option's name
     time_unit: options.UnitOfTime = None,
     mapping: options.MappingFile = None,
+    dialect: options.Dialect = DEFAULT,
+    every: options.Every = None,
     watermark: Annotated[str | None, typer.Option(help="How late events may come; else 10 seconds.")] = None,
     max_ahead: Annotated[
         str | None, typer.Option(help="How far event times may be ahead of the clock; else 1 day.")
@@ -57,7 +60,8 @@ def serve(
     max_queries: Annotated[int, typer.Option(help="How many queries the stream may have.", min=1)] = 100,
     max_k: Annotated[int, typer.Option(help="How many rows an answer may have.", min=1)] = 1_000,
     max_rows: Annotated[
-        int, typer.Option(help="How many rows of a set (k = all) are shown; a larger one is cut.", min=1)
+        int,
+        typer.Option(help="How many rows a set (k = all), or an answer with ties, shows; a larger one is cut.", min=1),
     ] = MAX_ROWS,
     max_window_ends: Annotated[
         int | None,
@@ -85,7 +89,8 @@ def serve(
     with ExitStack() as stack:
         if folder is not None:
             of_text = queries is not None and queries.suffix.lower() != ".toml"
-            file = QueryFile(()) if queries is None else load(queries, mapping if of_text else None)
+            sql = SqlOptions(dialect, every, time)
+            file = QueryFile(()) if queries is None else load(queries, mapping if of_text else None, sql)
             if files := rdf_files([folder]):
                 pattern = pattern_of(files, file, time, checkpoint)
                 folder, time = stack.enter_context(serve_inputs.from_rdf(folder, pattern)), pattern.time

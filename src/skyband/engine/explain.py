@@ -26,6 +26,8 @@ def query_line(query: Query) -> str:
     """Say what a query asks for, over which windows."""
     extras = [f"select {', '.join(query.select)}"] if query.select else []
     extras += [f"emit {query.emit}"] if query.emit != "final" else []
+    extras += [f"ties {query.ties}"] if query.ties is not None else []
+    extras += [f"prefer {query.prefer}"] if query.prefer != "latest" else []
     return f"{query.name}: {'all that pass' if query.is_set else f'best {query.k}'} over {query.window!r}" + "".join(
         f", {extra}" for extra in extras
     )

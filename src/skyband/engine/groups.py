@@ -18,7 +18,9 @@ import pyarrow as pa
 from skyband.algorithms.base import Algorithm
 from skyband.answers.answer import AnswerBlock, Answers, Events, RefreshCost, Row
 from skyband.answers.changes import as_rows, as_table, difference
-from skyband.engine.intake import BatchOutcome
+from skyband.calendars import Calendar
+from skyband.engine.explain import clock_time
+from skyband.engine.intake import WARMING_UP, BatchOutcome
 from skyband.engine.plans import PartialsPlan, RankingPlan
 from skyband.engine.snapshot import State, under
 from skyband.engine.stats import GroupStats
@@ -76,6 +78,7 @@ class AnswerBuilder:
         self.queries, self.schedules, self.counts, self.by_id = queries, schedules, counts, by_id
         self.previous: dict[str, list[Row]] = {}  # the last answer of each query that emits changes
         self.plain = False
+        self.periods: Calendar | None = None
 
     def blocks(
         self,
@@ -93,20 +96,44 @@ class AnswerBuilder:
         """Make the answers of windows; see `AnswerBlock`. Queries that emit changes get a block of their own."""
         if not len(due):
             return []
-        shift = np.array([schedule.shift for schedule in self.schedules], np.int64)[due.query]
-        block = AnswerBlock(
-            names=[query.name for query in self.queries], query=due.query,
-            start=due.start - shift, end=due.end - shift,
-            exact=exact, offsets=offsets, events=events, place=place, selects=[query.select for query in self.queries],
-            counts=self.counts, provisional=provisional, why=why, spent=spent, ranked=ranked,
-        )  # fmt: skip
+        block = self.block(
+            due, offsets, events, exact, why, place=place, spent=spent, ranked=ranked, provisional=provisional
+        )
         changing = np.array([query.emits_changes for query in self.queries])[due.query]
-        paused = np.array([schedule.paused for schedule in self.schedules])[due.query]
-        if not (changing.any() or paused.any()):
+        hidden = np.array([schedule.paused for schedule in self.schedules])[due.query]
+        hidden |= block.start == block.end  # a day that a zone left out
+        if not (changing.any() or hidden.any()):
             return [block]
-        final, changes = (np.flatnonzero((changing == wanted) & ~paused) for wanted in (False, True))
+        final, changes = (np.flatnonzero((changing == wanted) & ~hidden) for wanted in (False, True))
         blocks = [block.take(final)] if len(final) else []
         return [*blocks, self._compared(block.take(changes))] if len(changes) else blocks
+
+    def block(
+        self,
+        due: DueWindows,
+        offsets: IntArray,
+        events: Events,
+        exact: BoolArray,
+        why: str | npt.NDArray[np.str_],
+        *,
+        place: SlotArray | None = None,
+        spent: RefreshCost | None = None,
+        ranked: bool = True,
+        provisional: bool = False,
+    ) -> AnswerBlock:
+        """Make the answers of windows, whole ones, also of queries that emit changes or are paused."""
+        shift = np.array([schedule.shift for schedule in self.schedules], np.int64)[due.query]
+        endless = np.array([schedule.endless for schedule in self.schedules])[due.query]
+        start, end = due.start - shift, due.end - shift
+        if self.periods is not None:
+            start, end = self.periods.moments(start), self.periods.moments(end)
+        return AnswerBlock(
+            names=[query.name for query in self.queries], query=due.query,
+            start=np.where(endless, NEVER, start), end=end,
+            exact=exact, offsets=offsets, events=events, place=place,
+            selects=[tuple(output.name for output in query.columns) for query in self.queries],
+            counts=self.counts, provisional=provisional, why=why, spent=spent, ranked=ranked, ties=self.queries[0].ties,
+        )  # fmt: skip
 
     def _compared(self, block: AnswerBlock) -> AnswerBlock:
         """Compare each answer with the one before it."""
@@ -199,6 +226,31 @@ class QueryGroup(ABC):
         """The name of the first query."""
         return self.queries[0].name
 
+    @property
+    def periods(self) -> Calendar | None:
+        """The calendar whose axis the windows lie on, if they do."""
+        return self.answers.periods
+
+    def position(self, moment: int) -> int:
+        """Return where a moment lies on the axis of the windows."""
+        return moment if self.periods is None else self.periods.position(moment)
+
+    def moment(self, position: int) -> int:
+        """Return the moment of a position on the axis of the windows."""
+        return position if self.periods is None else self.periods.moment(position)
+
+    def incomplete(self, due: DueWindows) -> str | npt.NDArray[np.str_]:
+        """Say why answers that have not seen all of their windows are not exact."""
+        if not any(schedule.endless for schedule in self.schedules):
+            return WARMING_UP
+        said = [
+            f"since {schedule.since if self.answers.plain else clock_time(schedule.since)}"
+            if schedule.endless
+            else WARMING_UP
+            for schedule in self.schedules
+        ]
+        return np.array(said)[due.query]
+
     def schedule(self, name: str) -> Schedule:
         """Return the windows of a query."""
         return next(schedule for schedule in self.schedules if schedule.name == name)
@@ -226,6 +278,17 @@ class QueryGroup(ABC):
     def id_columns(self) -> set[str]:
         """The columns that queries take ids from, besides the stream's own."""
         return set()
+
+    @property
+    def key_columns(self) -> set[str]:
+        """The columns that are keys as they are; where they hold nothing yet, they may well be whole numbers."""
+        keys = [key.expression for query in self.queries for key in (*query.partition_keys, *query.group_keys)]
+        return {name for key in keys if key.is_column for name in key.columns}
+
+    def sources(self, schema: pa.Schema) -> set[str]:
+        """Return the columns that keys, and what is carried along, are computed from."""
+        parts = [one for query in self.queries for one in (*query.partition_keys, *query.group_keys, *query.carried)]
+        return {name for one in parts for name in one.needs(schema)}
 
     @abstractmethod
     def bind(self, schema: pa.Schema, source: StreamColumns) -> None:
@@ -277,6 +340,16 @@ class QueryGroup(ABC):
     def early(self) -> list[AnswerBlock]:
         """Answer the windows that are still open and look different from when they were last shown."""
         return []
+
+    def current(self, name: str) -> AnswerBlock | None:
+        """Return the answer of a query's current window as things stand, with all ids where all are kept.
+
+        That is the first window to end of those that hold the newest event. None before the first event.
+        """
+        msg = (
+            "what it joins with is asked for when a window closes, so it has no ranks before; look at its latest answer"
+        )
+        raise QueryError(msg, name)
 
     def take_unfit(self) -> int:
         """Return how many objects were rejected while answering since this was asked last."""

@@ -7,16 +7,19 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from skyband.calendars import Calendar
 from skyband.engine.snapshot import State
 from skyband.errors import InputError, QueryError, SkybandError
 from skyband.events.batch import EventBatch, StreamColumns, as_batches, type_null_columns
 from skyband.expressions import Bound, Expression
-from skyband.order import NEVER, BoolArray, FloatArray, IntArray
+from skyband.order import NEVER, BoolArray, FloatArray, IntArray, Prefer, Ties
+from skyband.queries.outputs import Output, key_of
 from skyband.queries.query import Distinct, Order, Query
 from skyband.times import microseconds_of
 
@@ -25,6 +28,12 @@ MOST_ROWS = 1 << 25
 WARMING_UP = "warming up"
 APPROXIMATE = "approximate"
 _NO_ROWS = np.empty(0, np.int64)
+
+
+def too_many_ties(most: int) -> str:
+    """Say why an answer with ties is not exact: it was cut."""
+    return f"cut to {most:,} rows, as max_ties says"
+
 
 Sink = Callable[[pa.RecordBatch], None]
 
@@ -35,25 +44,39 @@ class Ranking:
 
     score: Expression
     where: Expression | None
-    partition_by: Expression | None
+    partition_keys: tuple[Output, ...]
     distinct: Distinct | None
     order: Order
     counts: bool
+    ties: Ties | None = None
+    max_ties: int = 0
+    prefer: Prefer = "latest"
+    periods: Calendar | None = None
 
     @classmethod
     def of(cls, query: Query) -> Ranking:
         """Return how a query ranks."""
         return cls(
-            query.score_expression, query.where_expression, query.partition_expression, query.distinct, query.order,
-            query.window.counts,
+            query.score_expression, query.where_expression, query.partition_keys, query.distinct, query.order,
+            query.window.counts, query.ties, 0 if query.ties is None else query.max_ties, query.prefer,
+            query.window.periods,
         )  # fmt: skip
+
+    @cached_property
+    def partition_by(self) -> Expression | None:
+        """What tells partitions apart, if there are any."""
+        return key_of(self.partition_keys)
 
     def __str__(self) -> str:
         parts = [f"score {self.score} {self.order}"]
         parts += [f"where {self.where}"] if self.where else []
-        parts += [f"partition by {self.partition_by}"] if self.partition_by else []
+        keys = ", ".join(str(key.expression) for key in self.partition_keys)
+        parts += [f"partition by {keys}"] if keys else []
         parts += [f"distinct {self.distinct}"] if self.distinct else []
-        return ", ".join([*parts, "count windows" if self.counts else "time windows"])
+        parts += [f"ties {self.ties}, at most {self.max_ties:,}"] if self.ties else []
+        parts += [f"prefer {self.prefer}"] if self.prefer != "latest" else []
+        windows = "count" if self.counts else "time" if self.periods is None else "calendar"
+        return ", ".join([*parts, f"{windows} windows"])
 
 
 @dataclass
@@ -91,6 +114,13 @@ class Reader(Protocol):
     @property
     def id_columns(self) -> AbstractSet[str]:
         """The columns that ids are taken from, besides the stream's own."""
+
+    @property
+    def key_columns(self) -> AbstractSet[str]:
+        """The columns that are keys as they are; where they hold nothing yet, they may well be whole numbers."""
+
+    def sources(self, schema: pa.Schema) -> AbstractSet[str]:
+        """Return the columns that keys, and what is carried along, are computed from."""
 
     def bind(self, schema: pa.Schema, source: StreamColumns) -> None:
         """Look up columns; InputError or QueryError where one is missing or of a wrong type."""
@@ -142,7 +172,7 @@ class Intake:
         limit = None if not_after is None else microseconds_of(not_after)
         for part in as_batches(data, MOST_ROWS):
             carried = set(self.select).union(*(reader.carried for reader in readers))
-            ids = set[str]().union(*(reader.id_columns for reader in readers))
+            ids = set[str]().union(*(reader.id_columns | reader.key_columns for reader in readers))
             batch = type_null_columns(part, self._types, self.source, carried, ids)
             self.declare(batch.schema, readers)
             self._types |= {f.name: f.type for f in part.schema if f.type != pa.null()}
@@ -159,6 +189,8 @@ class Intake:
         require_columns("select", self.select, schema)
         if self.schema is not None:
             columns = set(self.select).union(*(reader.carried | reader.id_columns for reader in readers))
+            used = set[str]().union(*(reader.sources(self.schema) for reader in readers))
+            columns |= used & set(schema.names)  # binding says what is missing
             self._check_types(self.schema, schema, {self.source.id, *columns})
         try:
             for reader in readers:
@@ -308,6 +340,13 @@ def require_columns(what: str, names: Sequence[str], schema: pa.Schema) -> None:
     if missing := [name for name in names if name not in schema.names]:
         msg = f"{what} names {', '.join(map(repr, missing))}; the stream's columns are {', '.join(schema.names)}"
         raise InputError(msg)
+
+
+def bind_outputs(outputs: Sequence[Output], schema: pa.Schema) -> None:
+    """Refuse what is carried along and cannot be made of the stream's columns."""
+    require_columns("select", [output.column for output in outputs if output.column is not None], schema)
+    for output in outputs:
+        output.type(schema)
 
 
 def _bind(reader: Reader, schema: pa.Schema, source: StreamColumns) -> None:

@@ -72,6 +72,8 @@ class JoinedQuery(Partials):
         """Say why an answer is not exact; empty where it is."""
         if answer.start < self.schedule.exact_from:
             return WARMING_UP
+        if self.doubt:
+            return self.doubt
         if self.settled_since(self.windows.ending(answer.end)) < now:
             answer = replace(answer, exact=False)
         return answer.why
@@ -224,7 +226,8 @@ class JoinGroup(PartialsGroup[JoinedQuery]):
             due, np.cumsum([0, *(len(answer.rows) for answer in answers)]), events, why == "", why,
             spent=RefreshCost(one.decomposition.service, **cost), ranked=not one.query.is_set,
         )  # fmt: skip
-        selects = [query.select if query is one.query else () for query in self.queries]  # nobody else's are carried
+        mine = tuple(output.name for output in one.query.columns)
+        selects = [mine if query is one.query else () for query in self.queries]  # nobody else's are carried
         return [replace(block, selects=selects) for block in blocks]
 
     def explain(self, number: int) -> list[str]:  # noqa: ARG002 - only rankings are numbered

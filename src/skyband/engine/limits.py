@@ -17,6 +17,7 @@ import pyarrow as pa
 from skyband.engine.intake import Ranking
 from skyband.errors import InputError, QueryError
 from skyband.events.batch import StreamColumns
+from skyband.queries.outputs import Output
 from skyband.queries.query import Query
 from skyband.times import SECOND, format_duration
 
@@ -69,7 +70,7 @@ class WindowLimits:
             panes = _panes_of(query, served)
             panes.series |= _series(query)
         rates = {id(panes): cuts_per_second(panes.series) for panes in served}
-        for query in sorted(queries, key=lambda query: -len(query.select)):  # as they will share panes
+        for query in sorted(queries, key=lambda query: -len(query.carried)):  # as they will share panes
             panes = _panes_of(query, served)
             found = panes.series | _series(query)
             before, rate = sum(rates.values()), cuts_per_second(found)
@@ -130,10 +131,10 @@ def cuts_per_second(series: Iterable[Series]) -> Fraction:
 
 @dataclass
 class _Panes:
-    """What queries share that rank alike, ties included: their selected columns begin as `select` does."""
+    """What queries share that rank alike, ties included: what they carry begins as `carried` does."""
 
     ranking: object
-    select: tuple[str, ...]
+    carried: tuple[Output, ...]
     series: set[Series] = field(default_factory=set)
 
 
@@ -141,15 +142,17 @@ def _panes_of(query: Query, served: list[_Panes]) -> _Panes:
     """Return the panes that a query shares, or its own, which are added; to join or to aggregate is to work alone."""
     ranking = Ranking.of(query) if query.ranks_events else query.name
     for panes in served:
-        if panes.ranking == ranking and panes.select[: len(query.select)] == query.select:
+        if panes.ranking == ranking and panes.carried[: len(query.carried)] == query.carried:
             return panes
-    served.append(_Panes(ranking, query.select))
+    served.append(_Panes(ranking, query.carried))
     return served[-1]
 
 
 def _series(query: Query) -> set[Series]:
-    """Return where windows start and end; those that count events cut no time."""
+    """Return where windows start and end; those that count events cut no time, those of a calendar hardly any."""
     if query.window.counts:
         return set()
+    if query.window.periods is not None:
+        return {(0, query.window.periods.shortest)}
     windows = query.window.grid
     return {(start % windows.slide, windows.slide) for start in (windows.phase, windows.phase + windows.size)}

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from skyband import algorithms
 from skyband.answers.answer import AnswerBlock, Answers
+from skyband.answers.place import Place, Stands
 from skyband.engine import snapshot
 from skyband.engine.aggregates import AggregateGroup
 from skyband.engine.explain import counted
@@ -279,34 +280,38 @@ class Monitor(StreamConsumer):
         check_names(queries, self._served)
         for query in queries:
             _kind(query).check(query, self.stream, self.schema)
-        missed = [self.backfill_for(query) for query in queries]
+        missed = [self._missed(query) for query in queries]
         alike: dict[tuple[Any, ...], list[Query]] = {}
         for query in queries:
             alike.setdefault(_kind(query).key(query), []).append(query)
         served: dict[str, QueryGroup] = {}
         for members in alike.values():
-            for query in sorted(members, key=lambda query: -len(query.select)):  # others may share what these select
+            for query in sorted(members, key=lambda query: -len(query.carried)):  # others may share what these select
                 served[query.name] = self._find_group(query) or self._new_group(query)
             for group in dict.fromkeys(served[query.name] for query in members):
                 self._add(group, [query for query in members if served[query.name] is group])
         self._served |= {query.name: served[query.name] for query in queries}
-        for query, missing in zip(queries, missed, strict=True):
+        for query, (_, missing) in zip(queries, missed, strict=True):
             if missing is not None:
                 self._schedule(query.name).backfill = replace(missing, state="pending" if history else "missing")
         logger.info("serving %d queries in %d groups", len(self._served), len(self.groups))
-        return missed
+        return [_in_time(*found) for found in missed]
 
     def backfill_for(self, query: Query) -> Backfill | None:
         """Return what a query, were it registered now, would miss of the past; None when it would not.
 
         Count windows cannot look back: events of the past have no arrival numbers.
         """
-        if query.window.counts or self.newest == NEVER or self.watermark is None:
-            return None
-        schedule = Schedule.of(query.name, query.most_rows, query.window)
-        schedule.closed_to = self.watermark
+        return _in_time(*self._missed(query))
+
+    def _missed(self, query: Query) -> tuple[QueryGroup, Backfill | None]:
+        """Return the group that would serve a query, and what it would miss, on the axis of its windows."""
         group = self._find_group(query) or _kind(query).of(query, self.stream, self.newest)
-        return group.backfill_for(schedule, self.newest)
+        if query.window.counts or self.newest == NEVER or self.watermark is None:
+            return group, None
+        schedule = Schedule.of(query.name, query.most_rows, query.window)
+        schedule.closed_to = group.position(self.watermark)
+        return group, group.backfill_for(schedule, self.newest)
 
     def fill(self, name: str, history: Any) -> None:
         """Give a query what it misses of the past: all events of that interval, for its group; others are left out.
@@ -320,7 +325,8 @@ class Monitor(StreamConsumer):
         if schedule.backfill is None or self.schema is None:
             msg = "it misses nothing of the past that can be filled in; `backfill_for` says what a query would miss"
             raise QueryError(msg, name)
-        batches = [_between(batch, self.source, schedule) for batch in as_batches(history, MOST_ROWS)]
+        low, high = map(group.moment, schedule.still_missing())
+        batches = [_between(batch, self.source, low, high) for batch in as_batches(history, MOST_ROWS)]
         if any(batch.num_rows for batch in batches):
             batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
             try:
@@ -409,16 +415,20 @@ class Monitor(StreamConsumer):
 
     def backfills(self) -> list[PendingBackfill]:
         """Return what queries wait for of the past, as far as the watermark says that all of it is there."""
-        waiting = [(group.queries, s) for group in self.groups for s in group.schedules if s.pending]
-        return [
-            PendingBackfill(s.name, queries, *s.still_missing())
-            for queries, s in waiting
-            if s.still_missing()[1] <= self._mark
+        waiting = [
+            PendingBackfill(s.name, group.queries, *map(group.moment, s.still_missing()))
+            for group in self.groups
+            for s in group.schedules
+            if s.pending
         ]
+        return [past for past in waiting if past.high <= self._mark]
 
     def next_end(self, after: int) -> int | None:
         """Return when the next window ends after a time."""
-        return min((s.first_end_after(after) for group in self.groups for s in group.schedules), default=None)
+        ends = [
+            group.moment(s.first_end_after(group.position(after))) for group in self.groups for s in group.schedules
+        ]
+        return min(ends, default=None)
 
     # Looking inside.
 
@@ -426,6 +436,45 @@ class Monitor(StreamConsumer):
         """Tell how each query is served, in the order in which they were registered."""
         found = {name: self._schedule(name) for name in self._served}
         return {name: "paused" if s.paused else "waiting" if s.pending else "active" for name, s in found.items()}
+
+    def rank_of(self, name: str, id: int | str, *, partition: Any = None) -> Place:  # noqa: A002 - the word for it
+        """Tell where an id stands now, who is just above and who just below.
+
+        The current window is looked at: of the windows that hold the newest event, the first to end. It is still open,
+        so this is provisional. Queries that rank events know it of the ids in their answer, that is within k; queries
+        with aggregates of all ids.
+
+        Parameters
+        ----------
+        name
+            The query; one that joins is refused, since it learns remote values only when a window closes.
+        id
+            The id. A text also names an integer that is written so.
+        partition
+            Of a query with partitions, which of them; where it is left out, that in which the id ranks best.
+
+        Examples
+        --------
+        >>> from skyband import Query, Window
+        >>> most = Query("most", k=2, score="sum(x)", window=Window(10))
+        >>> monitor = Monitor([most], time="t", id="name")
+        >>> _ = monitor.push({"t": [1, 2, 3, 4], "name": ["a", "b", "c", "a"], "x": [5.0, 7.0, 1.0, 4.0]})
+        >>> found = monitor.rank_of("most", "c")
+        >>> found.rank, found.score, found.above.id, found.below
+        (3, 1.0, 'b', None)
+        >>> monitor.rank_of("most", "z").stands
+        'absent'
+        """
+        group = self._group(name)
+        block = group.current(name)
+        unranked: Stands = "below k" if group.takes == "rows" else "absent"
+        if block is None:
+            return Place(name, id, "absent")
+        (answer,) = Answers([block], None, self.intake.plain, self.watermark, self._stats.batches)
+        return Place.among(
+            answer.rows, name, id, partition=partition, unranked=unranked,
+            start=answer.start, end=answer.end, exact=answer.exact, why=answer.why, provisional=True,
+        )  # fmt: skip
 
     def stats(self) -> Stats:
         """Return the numbers so far."""
@@ -517,11 +566,15 @@ class Monitor(StreamConsumer):
         return monitor
 
 
-def _between(batch: pa.RecordBatch, source: StreamColumns, schedule: Schedule) -> pa.RecordBatch:
+def _between(batch: pa.RecordBatch, source: StreamColumns, low: int, high: int) -> pa.RecordBatch:
     """Leave of events of the past those that a query misses and still needs."""
     time = EventBatch(batch, source).time
-    low, high = schedule.still_missing()
     return batch.filter(pa.array((time >= low) & (time < high)))
+
+
+def _in_time(group: QueryGroup, missing: Backfill | None) -> Backfill | None:
+    """Return what a query misses, from one moment to another."""
+    return missing and replace(missing, low=group.moment(missing.low), high=group.moment(missing.high))
 
 
 def _kind(query: Query) -> type[QueryGroup]:

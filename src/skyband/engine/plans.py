@@ -9,11 +9,14 @@ from typing import Literal, Protocol
 import pyarrow as pa
 
 from skyband.algorithms.base import Thresholded
+from skyband.calendars import Calendar
 from skyband.engine.intake import Ranking
 from skyband.engine.measures import Measure
 from skyband.events.batch import EventBatch
+from skyband.expressions import Expression
 from skyband.order import BoolArray, FloatArray, IntArray
 from skyband.queries.decomposition import Decomposition
+from skyband.queries.outputs import Output
 from skyband.queries.query import Query
 from skyband.windows import PaneGrid, WindowGrid
 
@@ -29,8 +32,8 @@ class RankingPlan(Protocol):
         """What they have in common."""
 
     @property
-    def select(self) -> tuple[str, ...]:
-        """The columns that come along with an event, in the order in which they settle ties."""
+    def outputs(self) -> tuple[Output, ...]:
+        """What comes along with an event, in the order in which it settles ties."""
 
     @property
     def k(self) -> int:
@@ -77,14 +80,16 @@ class PartialsPlan:
     ----------
     queries
         Their names.
-    decomposition, windows, panes, order, on, group_by, select
+    decomposition, windows, panes, order, on, key, partition, outputs
         How their events become partials.
     measures
         What is worked out of the events of a pane and id.
     late_before
-        An event before this time has missed all its windows.
+        An event before this position has missed all its windows.
     partly_before
         A pane before this one has missed some.
+    periods
+        The calendar whose axis the windows lie on, if they do.
     settled
         The ids that are out of every answer for good, and when their values were refreshed: of their events only the
         number matters.
@@ -96,12 +101,14 @@ class PartialsPlan:
     panes: PaneGrid
     order: str
     on: str | None
-    group_by: str | None
-    select: tuple[str, ...]
+    key: Expression | None
+    partition: Expression | None
+    outputs: tuple[Output, ...]
     measures: dict[str, Measure]
     late_before: int
     partly_before: int
     settled: pa.Table
+    periods: Calendar | None = None
 
 
 @dataclass(frozen=True)

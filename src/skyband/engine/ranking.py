@@ -12,18 +12,21 @@ import pyarrow as pa
 
 from skyband import algorithms
 from skyband.algorithms.base import Algorithm, BatchCounts, Columns, Selection, Thresholded
+from skyband.algorithms.staircase.staircase import Staircase
+from skyband.algorithms.staircase.tied import TiedPanes
 from skyband.algorithms.stkqf.skyline import Need, scan_for
 from skyband.answers.answer import AnswerBlock, Events, Row
+from skyband.calendars import Calendar
 from skyband.engine.explain import backfill_text, clock_time, query_line
 from skyband.engine.groups import QueryGroup, Stream
 from skyband.engine.intake import (
     APPROXIMATE,
-    WARMING_UP,
     BatchOutcome,
     Counts,
     Evaluator,
     Ranking,
-    require_columns,
+    bind_outputs,
+    too_many_ties,
 )
 from skyband.engine.plans import RankingPlan
 from skyband.engine.snapshot import State, under
@@ -32,8 +35,9 @@ from skyband.errors import QueryError
 from skyband.events.batch import EventBatch, StreamColumns
 from skyband.events.keys import is_text
 from skyband.events.store import EventStore
-from skyband.expressions import Bound
-from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, merit_of, rank_in_runs
+from skyband.expressions import Bound, parse
+from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, merit_of, rank_in_runs, recency_of
+from skyband.queries.outputs import Output, carried, check_keys
 from skyband.queries.query import Query
 from skyband.windows import ALWAYS, NEVER, Backfill, DueWindows, Schedule, layout
 
@@ -47,6 +51,7 @@ class _Arriving:
     store: EventStore
     columns: Columns
     rows: EventBatch
+    outputs: Sequence[Output]
     index: IntArray | None
     stored: list[IntArray] | None
 
@@ -57,7 +62,29 @@ class _Arriving:
         columns = self.columns
         part = 0 if columns.part is None else columns.part[rows]
         chosen = rows if self.index is None else self.index[rows]
-        return self.store.add(self.rows, chosen, columns.merit[rows], columns.position[rows], part)
+        payload = carried(self.outputs, self.rows.batch, chosen) if self.outputs else None
+        return self.store.add(self.rows, chosen, columns.merit[rows], columns.position[rows], part, payload)
+
+
+@dataclass(frozen=True)
+class _ByMoments:
+    """The interface for dropping events before they get here, by moments; inside they lie on a calendar's axis."""
+
+    inner: Thresholded
+    periods: Calendar
+
+    def pane_edges(self, low: int, high: int) -> IntArray:
+        """Return the edges of the open panes, from `low` to `high` at least."""
+        edges = self.inner.pane_edges(self.periods.position(low), self.periods.position(high))
+        return np.unique(self.periods.moments(edges))
+
+    def kth_best(self, edges: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
+        """Return the K-th best open events between neighbouring edges: place among the edges, partition, merit."""
+        return self.inner.kth_best(self.periods.positions(edges))
+
+    def record_filtered(self, low: int, high: int, depth: int, best: float) -> None:
+        """Record events between two edges that were dropped before `push`."""
+        self.inner.record_filtered(self.periods.position(low), self.periods.position(high - 1) + 1, depth, best)
 
 
 class RankingGroup(QueryGroup):
@@ -69,8 +96,8 @@ class RankingGroup(QueryGroup):
         What the queries have in common.
     algorithm
         What keeps the candidates.
-    select
-        Columns to carry along.
+    outputs
+        What events carry along.
     unseen_to
         The last position of an event that this group did not take in, because it was not there yet or because
         the event was late for all its queries: a new query whose window reaches back to it cannot be exact.
@@ -79,16 +106,20 @@ class RankingGroup(QueryGroup):
     kind = "ranking"
 
     def __init__(
-        self, ranking: Ranking, algorithm: type[Algorithm], select: Sequence[str], unseen_to: int = NEVER
+        self, ranking: Ranking, algorithm: type[Algorithm], outputs: Sequence[Output], unseen_to: int = NEVER
     ) -> None:
         super().__init__(counts=ranking.counts, by_id=ranking.distinct is not None)
         self.ranking = ranking
         self.unseen_to = unseen_to
-        self.store = EventStore(ranking.counts, select)
+        self.outputs = tuple(outputs)
+        self.answers.periods = ranking.periods
+        names = [output.name for output in outputs]
+        self.store = EventStore(ranking.counts, names, ranking.prefer, placed=ranking.periods is not None)
         self.evaluator = Evaluator(ranking.where, [ranking.score])
         self.partition_by: Bound | None = None
+        self.store.partitioned = ranking.partition_by is not None
         self.arrived = 0
-        self._algorithm, self._planned = algorithm(self.store, ranking.distinct), True
+        self._algorithm, self._planned = _keeping(ranking, algorithm, self.store), True
         self.counts = Counts()
         self.first, self.last = ALWAYS, NEVER
         self.early_digests: dict[tuple[str, int], str] = {}
@@ -114,14 +145,29 @@ class RankingGroup(QueryGroup):
                 f"distinct={query.distinct!r}; leave that out, or take one of {', '.join(able)}"
             )
             raise QueryError(msg, query.name)
-        return cls(Ranking.of(query), algorithm, query.select, newest)
+        if query.ties is not None and algorithm is not Staircase:
+            msg = (
+                f"algorithm {algorithm.name!r} keeps k events, as its paper does: it has no ties={query.ties!r}; leave "
+                f"that out, or take {Staircase.name!r}"
+            )
+            raise QueryError(msg, query.name)
+        if query.window.kind not in algorithm.kinds:
+            able = [a.name for a in algorithms.ALGORITHMS.values() if query.window.kind in a.kinds]
+            msg = (
+                f"algorithm {algorithm.name!r} is for windows that slide, as its paper, and the window is "
+                f"{query.window!r}; give a size and a slide, or take one of {', '.join(able)}"
+            )
+            raise QueryError(msg, query.name)
+        group = cls(Ranking.of(query), algorithm, query.carried)
+        group.unseen_to = group.position(newest)
+        return group
 
     def serves(self, query: Query) -> bool:
         """Tell whether a query can be served: it ranks alike, and by the columns that settle ties here.
 
         Ties are settled by the selected columns, so these must be the first of those that are carried.
         """
-        return self.ranking == Ranking.of(query) and self.store.select[: len(query.select)] == query.select
+        return self.ranking == Ranking.of(query) and self.outputs[: len(query.carried)] == query.carried
 
     @property
     def k(self) -> int:
@@ -131,23 +177,18 @@ class RankingGroup(QueryGroup):
     @property
     def shortest(self) -> int:
         """How long the shortest window is."""
-        return min(schedule.size for schedule in self.schedules)
+        return min(s.slide if s.grows and not s.endless else s.size for s in self.schedules)
 
     @property
     def answered_to(self) -> int:
         """Where the last answered window ends: an event before it is late for some query at least."""
-        return self._batch_counts().partly_before
+        return self.moment(self._batch_counts().partly_before)
 
     # For those who leave out events elsewhere: `skyband.engine.plans.RankingPlan`.
 
     def ranking_plans(self) -> list[RankingPlan]:
         """Return itself: it knows which events the queries need."""
         return [self]
-
-    @property
-    def select(self) -> tuple[str, ...]:
-        """The columns that come along with an event, in the order in which they settle ties."""
-        return self.store.select
 
     @property
     def partition_type(self) -> str | None:
@@ -157,7 +198,8 @@ class RankingGroup(QueryGroup):
     @property
     def thresholded(self) -> Thresholded | None:
         """The interface for dropping events before they get here; None where every event matters."""
-        return self.algorithm.thresholded
+        found = self.algorithm.thresholded
+        return found if found is None or self.periods is None else _ByMoments(found, self.periods)
 
     def partitions(self, numbers: IntArray) -> pa.Array:
         """Return the partitions that have these numbers."""
@@ -182,20 +224,23 @@ class RankingGroup(QueryGroup):
             self._planned = True
         return self._algorithm
 
-    def add(self, queries: Sequence[Query], watermark: int, newest: int = NEVER) -> None:  # noqa: ARG002 - `unseen_to`
+    def add(self, queries: Sequence[Query], watermark: int, newest: int = NEVER) -> None:
         """Serve more queries, which rank as this group does; windows that end by the watermark are past."""
         schedules = [Schedule.of(query.name, query.most_rows, query.window) for query in queries]
         for schedule in schedules:
-            schedule.closed_to = (self.arrived or NEVER) if self.ranking.counts else watermark
+            schedule.closed_to = (self.arrived or NEVER) if self.ranking.counts else self.position(watermark)
+            schedule.since = newest
             schedule.exact_from = self.exact_from(schedule)  # may refuse it: nothing has changed yet
             schedule.first = self.first if self.last >= schedule.next_start else ALWAYS
         self.queries += queries
         self.schedules += schedules
-        self.algorithm.plan(self.schedules)
+        # Not `algorithm`: what only a query needed that has just gone may serve these.
+        self._algorithm.plan(self.schedules)
+        self._planned = True
 
     def exact_from(self, schedule: Schedule) -> int:
         """Return the start of the first window from which on a new query would be exact."""
-        exact_from = self.algorithm.exact_from(schedule, self.last)
+        exact_from = self._algorithm.exact_from(schedule, self.last)
         if self.unseen_to == NEVER:
             return exact_from
         seen_from = 0 if self.ranking.counts else self.unseen_to + 1
@@ -204,20 +249,21 @@ class RankingGroup(QueryGroup):
     def backfill_for(self, schedule: Schedule, newest: int) -> Backfill | None:
         """Return what a new query would miss of the past, up to `newest`; None where it is exact at once.
 
-        Of what it needs, only that can be missing which reaches further back than the exact queries as deep as it.
+        Of what it needs, only that can be missing which reaches further back than the exact queries as deep as it;
+        where windows grow, panes are joined, and what others need says less.
         """
-        low, now, exact_from = schedule.next_start, newest + 1, self.exact_from(schedule)
+        low, now, exact_from = schedule.next_start, self.position(newest) + 1, self.exact_from(schedule)
         if low >= now or low == NEVER or exact_from <= low:
             return None
-        starts = layout(self.schedules).start.tolist()
+        starts, grow = layout(self.schedules).start.tolist(), any(s.grows for s in (schedule, *self.schedules))
         served = [
             Need(now - start, s.k)
             for s, start in zip(self.schedules, starts, strict=True)
-            if self.unseen_to < start < now and s.is_exact(start)
+            if self.unseen_to < start < now and s.is_exact(start) and not grow
         ]
         scan = scan_for(Need(now - low, schedule.k), served)
         high = now - scan.newer
-        if not self.algorithm.proves and exact_from > high:  # windows that start behind it would not be known exact
+        if not self._algorithm.proves and exact_from > high:  # windows that start behind it would not be known exact
             return Backfill(scan.case, low, now)
         return Backfill(scan.case, low, high) if low < high else None
 
@@ -250,7 +296,7 @@ class RankingGroup(QueryGroup):
 
     def emptied(self) -> RankingGroup | None:
         """Return a group for `candidates` of a part of a batch; None where every row that passes the filter matters."""
-        group = RankingGroup(self.ranking, type(self._algorithm), self.store.select)
+        group = RankingGroup(self.ranking, type(self._algorithm), self.outputs)
         algorithm = self.algorithm.emptied(group.store)
         if algorithm is None:
             return None
@@ -275,7 +321,7 @@ class RankingGroup(QueryGroup):
     ) -> tuple[Columns, IntArray | None, BatchOutcome]:
         """Let the algorithm have the rows of a batch; list the rows that go into the store, in their order."""
         columns, index, seen = self._columns(rows)
-        self.algorithm.push(_Arriving(self.store, columns, rows, index, stored), counts)
+        self.algorithm.push(_Arriving(self.store, columns, rows, self.outputs, index, stored), counts)
         self.first, self.last = min(self.first, counts.first), max(self.last, counts.last)
         self._begin(columns, counts.first)
         return columns, index, seen
@@ -288,14 +334,17 @@ class RankingGroup(QueryGroup):
         index, merit, time = seen.taken, merit_of(seen.values[0], self.ranking.order), rows.time
         if index is not None:
             merit, time = merit[index], time[index]
+        recency = recency_of(time, self.ranking.prefer)
         position = np.arange(self.arrived, self.arrived + len(merit)) if counts else time
+        if self.periods is not None:
+            position = self.periods.positions(time)
         self.arrived += len(merit) if counts else 0
         part = None
         if self.partition_by is not None:
             part = self.store.parts(_chosen(self.partition_by.values(rows.batch), index))
         partitions = 1 if part is None else len(self.store.partitions.values) + 1
         ident = None if self.ranking.distinct is None else _numbers(_chosen(rows.ids, index))
-        columns = Columns(merit, time, position, part, partitions, ident, bool(self.store.select))
+        columns = Columns(merit, recency, position, part, partitions, ident, bool(self.store.select))
         return columns, index, BatchOutcome(seen.passed, seen.rejected)
 
     def _begin(self, columns: Columns, first: int) -> None:
@@ -314,15 +363,17 @@ class RankingGroup(QueryGroup):
     @property
     def carried(self) -> set[str]:
         """The columns that are carried into answers."""
-        return set(self.store.select)
+        return {output.column for output in self.outputs if output.column is not None}
 
     def bind(self, schema: pa.Schema, source: StreamColumns) -> None:
         """Look up the columns of the ranking."""
-        require_columns("select", self.store.select, schema)
+        bind_outputs(self.outputs, schema)
+        check_keys("partition_by", self.ranking.partition_keys, schema)
         self.evaluator.bind(schema)
         by = self.ranking.partition_by
         self.partition_by = None if by is None else by.bind(schema)
         self.store.text_ids = is_text(schema.field(source.id).type)
+        self.store.retype({output.name: output.type(schema) for output in self.outputs})
         self.answers.plain = source.is_plain(schema)
 
     def push(self, rows: EventBatch) -> list[BatchOutcome]:
@@ -338,10 +389,10 @@ class RankingGroup(QueryGroup):
         if self.ranking.counts or not self.schedules:
             return BatchCounts()
         columns = layout(self.schedules)
-        return BatchCounts(int(columns.start.min()), int((columns.start + columns.size - columns.slide).max()))
+        return BatchCounts(int(columns.start.min()), int(columns.answered.max()))
 
     def _count(self, counts: BatchCounts, seen: BatchOutcome, columns: Columns, index: IntArray | None) -> None:
-        if index is None and not self.ranking.counts:
+        if index is None and not self.store.placed:
             seen.newest = counts.newest
         late = np.concatenate([*counts.late_rows, _NO_ROWS])
         if len(late):
@@ -380,10 +431,10 @@ class RankingGroup(QueryGroup):
         if watermark == ALWAYS:
             if self.last == NEVER:
                 return None
-            return [s.first_end_after(self.last) if counts else s.last_end_of(self.last) for s in self.schedules]
+            return [s.first_end_after(self.last) if counts else s.last_due(self.last) for s in self.schedules]
         if counts:
             return [self.arrived] * len(self.schedules) if watermark is None else None
-        return None if watermark is None else [watermark] * len(self.schedules)
+        return None if watermark is None else [self.position(watermark)] * len(self.schedules)
 
     def answer(self, due: DueWindows, limits: Sequence[int]) -> list[AnswerBlock]:
         """Answer windows, and close those of each query up to its limit."""
@@ -408,13 +459,13 @@ class RankingGroup(QueryGroup):
             query, schedule = self.queries[q], self.schedules[q]
             if schedule.paused or self.last == NEVER:
                 continue
-            limit = schedule.first_end_after(self.last) if self.ranking.counts else schedule.last_end_of(self.last)
+            limit = schedule.first_end_after(self.last) if self.ranking.counts else schedule.last_open(self.last)
             for end in schedule.ends_by(limit).tolist():
                 slots = self._peek(q, end)
-                look = self._look(slots, query.select)
+                look = self._look(slots[self._shown(slots)], [output.name for output in query.columns])
                 if self.early_digests.get((query.name, end)) != look:
                     self.early_digests[query.name, end] = look
-                    starts.append((q, end - schedule.size, end))
+                    starts.append((q, schedule.start_of(end), end))
                     parts.append(slots)
         if not starts:
             return []
@@ -423,11 +474,24 @@ class RankingGroup(QueryGroup):
         picks = Selection(np.concatenate(parts), offsets)
         return self._blocks(DueWindows(query_, start, end_), picks, provisional=True)
 
+    def current(self, name: str) -> AnswerBlock | None:
+        """Return the answer of a query's current window as things stand."""
+        if self.last == NEVER:
+            return None
+        number = [query.name for query in self.queries].index(name)
+        schedule = self.schedules[number]
+        end = schedule.first_end_after(max(self.last, schedule.closed_to))
+        slots = self._peek(number, end)
+        window = DueWindows(*(np.array([one], np.int64) for one in (number, schedule.start_of(end), end)))
+        (block,) = self._blocks(window, Selection(slots, np.array([0, len(slots)])), provisional=True, whole=True)
+        return block
+
     def _peek(self, query: int, end: int) -> SlotArray:
         """Answer a window that is still open with what there is."""
         schedule = self.schedules[query]
-        slots = self.algorithm.peek(end - schedule.size, end, schedule.k)
-        window = DueWindows(*(np.array([number], np.int64) for number in (query, end - schedule.size, end)))
+        start = schedule.start_of(end)
+        slots = self.algorithm.peek(start, end, schedule.k)
+        window = DueWindows(*(np.array([number], np.int64) for number in (query, start, end)))
         return self._in_order(window, Selection(slots, np.array([0, len(slots)]))).slots
 
     def _in_order(self, due: DueWindows, picks: Selection) -> Selection:
@@ -456,24 +520,45 @@ class RankingGroup(QueryGroup):
         """Return a digest of what a provisional answer shows."""
         store, payload = self.store, self.store.payload()
         ids = store.ids(slots)
-        shown = repr((ids.tolist(), store.merit[slots].tolist(), store.time[slots].tolist()))
+        shown = repr((ids.tolist(), store.merit[slots].tolist(), store.moments(slots).tolist()))
         if select and payload is not None:
             shown += repr(payload.select(list(select)).take(pa.array(slots)).to_pylist())
         return blake2b(shown.encode(), digest_size=12).hexdigest()
 
-    def _blocks(self, due: DueWindows, picks: Selection, provisional: bool = False) -> list[AnswerBlock]:
+    def _blocks(
+        self, due: DueWindows, picks: Selection, provisional: bool = False, whole: bool = False
+    ) -> list[AnswerBlock]:
+        """Make the answers of windows; `whole` ones also of queries that emit changes or are paused."""
+        full, exact, why = self._exact(due, picks), self.algorithm.exact, self.incomplete(due)
+        why = why if exact else np.where(full, APPROXIMATE, why)
+        picks, cut = self._without_excess(picks)
+        if cut.any():
+            why, full = np.where(full & cut, too_many_ties(self.ranking.max_ties), why), full & ~cut
         # Events are in many answers: with more rows than slots, the slots are stored once and rows refer to them.
         shared = len(picks.slots) > self.store.size
-        whole, exact = self._exact(due, picks), self.algorithm.exact
+        events = self._events(np.arange(self.store.size) if shared else picks.slots)
+        place = picks.slots if shared else None
+        if whole:
+            return [self.answers.block(due, picks.offsets, events, full & exact, why, place=place, provisional=True)]
         return self.answers.blocks(
-            due,
-            picks.offsets,
-            self._events(np.arange(self.store.size) if shared else picks.slots),
-            whole & exact,
-            WARMING_UP if exact else np.where(whole, APPROXIMATE, WARMING_UP),
-            place=picks.slots if shared else None,
-            provisional=provisional,
-        )
+            due, picks.offsets, events, full & exact, why, place=place, provisional=provisional
+        )  # fmt: skip
+
+    def _without_excess(self, picks: Selection) -> tuple[Selection, BoolArray]:
+        """Cut answers to as many rows as may tie; tell which were longer."""
+        sizes = np.diff(picks.offsets)
+        if self.ranking.ties is None:
+            return picks, np.zeros(len(sizes), bool)
+        window = np.repeat(np.arange(len(sizes)), sizes)
+        shown = self._shown(picks.slots, window)
+        left = np.bincount(window[shown], minlength=len(sizes))
+        return Selection(picks.slots[shown], np.append(0, np.cumsum(left)), picks.proven), left < sizes
+
+    def _shown(self, slots: SlotArray, *major: IntArray) -> BoolArray:
+        """Tell which rows an answer shows: algorithms return one more than may tie, where there are more."""
+        if self.ranking.ties is None:
+            return np.ones(len(slots), bool)
+        return rank_in_runs(*major, self.store.part[slots]) < self.ranking.max_ties
 
     def _exact(self, due: DueWindows, picks: Selection) -> BoolArray:
         """Tell which answers miss nothing: by their start, or proven though their windows had begun before."""
@@ -494,7 +579,7 @@ class RankingGroup(QueryGroup):
         return Events(
             id=store.ids(slots),
             score=merit_of(store.merit[slots], self.ranking.order),
-            time=store.time[slots],
+            time=store.moments(slots),
             part=part,
             partition=None if part is None else store.partitions.decode(part),
             payload=carried,
@@ -511,7 +596,8 @@ class RankingGroup(QueryGroup):
 
     def explain(self, number: int) -> list[str]:
         """Say which queries share the ranking, and what is kept."""
-        moment = str if self.ranking.counts or self.answers.plain else clock_time
+        in_words = str if self.ranking.counts or self.answers.plain else clock_time
+        moment = lambda position: in_words(self.moment(position))  # noqa: E731 - two functions, one after the other
         lines = [
             query_line(query) + backfill_text(schedule, moment)
             for query, schedule in zip(self.queries, self.schedules, strict=True)
@@ -530,8 +616,8 @@ class RankingGroup(QueryGroup):
         arrays = {name: value for name, value in algorithm.items() if isinstance(value, np.ndarray)}
         meta = {
             "queries": [query.as_dict() for query in self.queries],
+            "outputs": [[output.name, str(output.expression)] for output in self.outputs],
             "schedules": [asdict(schedule) for schedule in self.schedules],
-            "select": self.store.select,
             "counts": asdict(self.counts),
             "extent": [self.first, self.last, self.arrived, self.unseen_to],
             "early_digests": [[name, end, look] for (name, end), look in self.early_digests.items()],
@@ -547,7 +633,8 @@ class RankingGroup(QueryGroup):
         """Make a group again from what `state` returned."""
         meta, tables = state
         queries = [Query.from_dict(given) for given in meta["queries"]]
-        group = cls(Ranking.of(queries[0]), stream.algorithm, meta["select"])
+        outputs = [Output(name, parse(text)) for name, text in meta["outputs"]]
+        group = cls(Ranking.of(queries[0]), stream.algorithm, outputs)
         group.queries += queries
         group.schedules += [Schedule.load(given) for given in meta["schedules"]]
         group.counts = Counts(**meta["counts"])
@@ -559,6 +646,13 @@ class RankingGroup(QueryGroup):
         group.algorithm.restore(meta["algorithm"] | arrays)
         group.answers.load(tables)
         return group
+
+
+def _keeping(ranking: Ranking, algorithm: type[Algorithm], store: EventStore) -> Algorithm:
+    """Return what keeps the candidates of a ranking."""
+    if ranking.ties is None:
+        return algorithm(store, ranking.distinct)
+    return TiedPanes(store, ranking.distinct, ranking.ties, ranking.max_ties)
 
 
 def _chosen(values: pa.Array, index: IntArray | None) -> pa.Array:

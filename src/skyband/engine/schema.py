@@ -9,21 +9,16 @@ import pyarrow as pa
 
 from skyband.algorithms.base import Algorithm
 from skyband.answers.answer import Answers
-from skyband.answers.table import TIME
+from skyband.answers.table import TIME, common_type
+from skyband.engine.intake import bind_outputs
+from skyband.engine.measures import DISTINCT, SKETCH, final_types
 from skyband.engine.partials import Partials
 from skyband.errors import InputError, QueryError
 from skyband.events.batch import StreamColumns
 from skyband.events.keys import is_text
 from skyband.expressions.bind import find_column
-from skyband.queries.query import JOINED_COLUMNS, Query
-
-_PARTITIONS = {
-    "integer": pa.int64(),
-    "number": pa.float64(),
-    "text": pa.string(),
-    "boolean": pa.bool_(),
-    "time": TIME,
-}
+from skyband.queries.outputs import check_keys
+from skyband.queries.query import JOINED_COLUMNS, UNIQUE_RANK, Query
 
 
 def check_names(queries: Sequence[Query], known: Collection[str]) -> None:
@@ -62,9 +57,8 @@ def used_columns(queries: Sequence[Query], source: StreamColumns, schema: pa.Sch
 
 
 def _used_by(query: Query, schema: pa.Schema) -> list[str]:
-    if missing := [name for name in query.select if name not in schema.names]:
-        msg = f"select names {', '.join(map(repr, missing))}; the columns are {', '.join(schema.names)}"
-        raise InputError(msg)
+    bind_outputs(query.carried, schema)
+    check_keys("partition_by", query.partition_keys, schema)
     query.score_expression.bind(schema, "score")
     expressions = [query.score_expression]
     if query.where_expression is not None:
@@ -73,15 +67,20 @@ def _used_by(query: Query, schema: pa.Schema) -> list[str]:
     if query.partition_expression is not None:
         expressions.append(query.partition_expression)
     used = [name for expression in expressions for name in expression.columns]
-    return [*query.select, *(find_column(name, schema).name for name in used)]
+    return [*_carried(query, schema), *(find_column(name, schema).name for name in used)]
+
+
+def _carried(query: Query, schema: pa.Schema) -> list[str]:
+    return [name for output in query.carried for name in output.needs(schema)]
 
 
 def _used_by_partials(query: Query, source: StreamColumns, schema: pa.Schema) -> list[str]:
     partials = Partials(query)
     partials.bind(schema, source.id)
-    keys = [name for name in (partials.on, partials.group_by) if name is not None]
-    used = [name for expression in partials.decomposition.expressions for name in expression.columns]
-    return [*query.select, *keys, *(find_column(name, schema).name for name in used)]
+    keys = [] if partials.on is None else [partials.on]
+    by = [one for one in (partials.key, partials.partition) if one is not None]
+    used = [name for expression in (*by, *partials.decomposition.expressions) for name in expression.columns]
+    return [*_carried(query, schema), *keys, *(find_column(name, schema).name for name in used)]
 
 
 def answer_schema(
@@ -90,28 +89,53 @@ def answer_schema(
     """Return the columns of all answers to queries over a stream, whichever of them come first."""
     window = pa.int64() if queries[0].window.counts else TIME
     fields = {"query": pa.string(), "window_start": window, "window_end": window, "rank": pa.int32()}
-    ids = [schema.field(query.group_by or source.id).type for query in queries]
-    fields["id"] = pa.string() if any(map(is_text, ids)) else pa.int64()
+    fields["id"] = pa.string() if text_ids(queries, source, schema) else pa.int64()
     fields |= {"score": pa.float64(), "time": TIME}
+    if any(query.ties is not None for query in queries):
+        fields[UNIQUE_RANK] = pa.int32()
     partitions = [_partition_type(query, schema) for query in queries if query.partition_by is not None]
     if partitions:
-        fields["partition"] = partitions[0] if len(set(partitions)) == 1 else pa.string()
+        fields["partition"] = common_type(partitions)
     if any(query.emits_changes for query in queries):
         fields |= {"change": pa.string(), "previous_rank": pa.int32()}
-    fields |= {name: _plain(schema.field(name).type) for query in queries for name in query.select}
+    types = [_output_types(query, schema) for query in queries]
+    for name in dict.fromkeys(name for some in types for name in some):
+        fields[name] = common_type([some[name] for some in types if name in some])
     joined = [query.join.service for query in queries if query.join is not None]
     if joined:
         fields |= dict.fromkeys(joined, pa.float64()) | dict.fromkeys(JOINED_COLUMNS, pa.int64())
     if any(query.emit == "early" for query in queries):
         fields["provisional"] = pa.bool_()
-    if joined or not algorithm.exact:
+    counted = [one.function for query in queries if query.decomposition for one in query.decomposition.aggregates]
+    tied = any(query.ties is not None for query in queries)
+    if joined or tied or not algorithm.exact or DISTINCT in counted or SKETCH in counted:
         fields |= {"exact": pa.bool_(), "why": pa.string()}
     return pa.schema(list(fields.items()))
 
 
+def text_ids(queries: Sequence[Query], source: StreamColumns, schema: pa.Schema) -> bool:
+    """Tell whether the ids of some queries' answers are text, which all are where those of one are."""
+    return any(is_text(_id_type(query, source, schema)) for query in queries)
+
+
 def _partition_type(query: Query, schema: pa.Schema) -> pa.DataType:
     assert query.partition_expression is not None
-    return _PARTITIONS[query.partition_expression.bind(schema).type]
+    return query.partition_expression.bind(schema).arrow
+
+
+def _id_type(query: Query, source: StreamColumns, schema: pa.Schema) -> pa.DataType:
+    if query.group_expression is None:
+        return schema.field(source.id).type
+    return query.group_expression.bind(schema).arrow
+
+
+def _output_types(query: Query, schema: pa.Schema) -> dict[str, pa.DataType]:
+    """Return the types of what answers show besides their own columns."""
+    further = {}
+    if query.decomposition is not None:
+        finals = final_types(query.decomposition.aggregates, schema)
+        further = {output.name: output.type(finals) for output in query.decomposition.outputs}
+    return {one.name: further.get(one.name) or _plain(one.type(schema)) for one in query.columns}
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

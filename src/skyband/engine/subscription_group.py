@@ -25,6 +25,7 @@ from skyband.events.store import EventStore
 from skyband.expressions import Bound, Expression, parse
 from skyband.expressions.tree import Column
 from skyband.order import FloatArray, IntArray
+from skyband.queries.outputs import carried, plain
 from skyband.queries.subscription import Subscription
 from skyband.times import moment_of
 from skyband.windows import ALWAYS, NEVER
@@ -180,6 +181,15 @@ class SubscriptionGroup:
         return set(self.store.select)
 
     @property
+    def key_columns(self) -> set[str]:
+        """There are no keys."""
+        return set()
+
+    def sources(self, schema: pa.Schema) -> set[str]:  # noqa: ARG002 - as all readers
+        """Nothing of what is carried along is computed."""
+        return set()
+
+    @property
     def id_columns(self) -> set[str]:
         """More columns that ids are taken from: none."""
         return set()
@@ -217,7 +227,8 @@ class SubscriptionGroup:
         self.arrived += len(taken)
         if not counts:
             self.late += int(np.count_nonzero(position <= moments[taken] - longest[taken]))
-        slots = self.store.add(rows, taken, np.zeros(len(taken)), position)
+        payload = carried([plain(name) for name in self.store.select], rows.batch, taken)
+        slots = self.store.add(rows, taken, np.zeros(len(taken)), position, payload=payload)
         columns = (x, position, slots, self.store.time, self.store.key)
         known = self._known(ending)
         if counts:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -87,9 +88,9 @@ class EventBatch:
     """
 
     def __init__(self, batch: pa.RecordBatch, source: StreamColumns, not_after: int | None = None) -> None:
-        self.batch = batch
+        self.batch = _with_plain_dictionaries(batch, source.id)
         self.source = source
-        self.ids = batch.column(source.id)
+        self.ids, self.nulls = self.batch.column(source.id), False
         self.not_after = not_after
 
     @cached_property
@@ -115,17 +116,15 @@ class EventBatch:
     @cached_property
     def valid(self) -> BoolArray | None:
         """Which rows have a time and an id; None: all."""
-        masks = [
-            column.is_valid().to_numpy(zero_copy_only=False) for column in (self._times, self.ids) if column.null_count
-        ]
+        needed = (self._times,) if self.nulls else (self._times, self.ids)
+        masks = [column.is_valid().to_numpy(zero_copy_only=False) for column in needed if column.null_count]
         return np.logical_and.reduce(masks) if masks else None
 
-    def by(self, column: str | None) -> EventBatch:
-        """Return the same rows with ids from another column; None: these."""
-        if column is None:
-            return self
-        other = EventBatch(self.batch, replace(self.source, id=column))
-        other._times = self._times
+    def by(self, ids: pa.Array, *, nulls: bool) -> EventBatch:
+        """Return the same rows with other ids; with `nulls`, NULL is one of them."""
+        other = copy(self)
+        other.__dict__.pop("valid", None)
+        other.ids, other.nulls = ids, nulls
         return other
 
     @cached_property
@@ -133,6 +132,19 @@ class EventBatch:
         """The latest event time of the batch; NEVER when there is none."""
         newest = pc.max(self._times).as_py()
         return NEVER if newest is None else int(newest)
+
+
+def _with_plain_dictionaries(batch: pa.RecordBatch, ids: str) -> pa.RecordBatch:
+    """Return a batch whose dictionaries hold no NULL, and that of its ids each of them once: Arrow asks for neither."""
+    for place, column in enumerate(batch.columns):
+        field = batch.schema.field(place)
+        if not pa.types.is_dictionary(field.type):
+            continue
+        values = column.dictionary
+        if values.null_count or (field.name == ids and len(values.unique()) < len(values)):
+            plain = column.dictionary_decode().dictionary_encode().cast(field.type)
+            batch = batch.set_column(place, field, plain)
+    return batch
 
 
 def ahead_of(times: pa.Array, not_after: int) -> IntArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect, insort
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,17 @@ import pyarrow as pa
 
 from skyband.events.batch import EventBatch
 from skyband.events.keys import Keys, move
-from skyband.order import FloatArray, IntArray, SlotArray, best_first, fingerprints, rank_in_runs, value_ranks
+from skyband.order import (
+    FloatArray,
+    IntArray,
+    Prefer,
+    SlotArray,
+    best_first,
+    fingerprints,
+    rank_in_runs,
+    recency_of,
+    value_ranks,
+)
 
 _COLUMNS = {"merit": np.float64, "time": np.int64, "key": np.int64, "part": np.int64, "position": np.int64}
 
@@ -39,14 +49,22 @@ class EventStore:
     Parameters
     ----------
     counts
-        Whether positions are arrival numbers; otherwise they are the event times and take no extra column.
+        Whether positions are arrival numbers.
     select
-        Columns of the stream to carry along.
+        The names of what events carry along.
+    prefer
+        Which of several events with equal scores ranks first. The column `time` has recencies: event times, turned
+        where the earliest does.
+    placed
+        Whether positions are others than the event times, as arrival numbers are; else they take no extra column.
     """
 
-    def __init__(self, counts: bool, select: Sequence[str] = ()) -> None:
-        self.counts, self.select = counts, tuple(select)
-        self.text_ids = False
+    def __init__(
+        self, counts: bool, select: Sequence[str] = (), prefer: Prefer = "latest", *, placed: bool = False
+    ) -> None:
+        self.counts, self.select, self.prefer = counts, tuple(select), prefer
+        self.placed = placed or counts or prefer != "latest"
+        self.text_ids = self.partitioned = False
         self.id_keys, self.partitions = Keys(), Keys()
         self.size = 0
         self._columns: dict[str, npt.NDArray[Any]] = {name: np.empty(0, kind) for name, kind in _COLUMNS.items()}
@@ -61,7 +79,7 @@ class EventStore:
     position: IntArray
 
     def __getattr__(self, name: str) -> npt.NDArray[Any]:
-        if name == "position" and not self.counts:
+        if name == "position" and not self.placed:
             name = "time"
         if name not in _COLUMNS:
             raise AttributeError(name)
@@ -72,9 +90,10 @@ class EventStore:
         return best_first(self.merit[slots], self.time[slots], self.key[slots], *major)
 
     def add(
-        self, rows: EventBatch, chosen: IntArray, merit: FloatArray, position: IntArray, part: IntArray | int = 0
+        self, rows: EventBatch, chosen: IntArray, merit: FloatArray, position: IntArray, part: IntArray | int = 0,
+        payload: pa.Table | None = None,
     ) -> SlotArray:  # fmt: skip
-        """Add chosen rows of a batch, with their ids and what is carried along; return their slots."""
+        """Add chosen rows of a batch, with their ids and what they carry along; return their slots."""
         source = pa.array(chosen)
         ids = rows.ids.take(source)
         if self.text_ids:
@@ -82,8 +101,11 @@ class EventStore:
             move(self.key, moved)
         else:
             key = ids.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        payload = pa.Table.from_batches([rows.batch.select(list(self.select)).take(source)]) if self.select else None
-        return self.append(merit, rows.time[chosen], key, part, position, payload)
+        return self.append(merit, recency_of(rows.time[chosen], self.prefer), key, part, position, payload)
+
+    def moments(self, slots: SlotArray | IntArray) -> IntArray:
+        """Return the times of events."""
+        return recency_of(self.time[slots], self.prefer)
 
     def parts(self, values: pa.Array) -> IntArray:
         """Return the keys of partition values."""
@@ -111,7 +133,7 @@ class EventStore:
             self._grow(max(end, 2 * start, 1024))
         given = {"merit": merit, "time": time, "key": key, "part": part, "position": position}
         for name, values in given.items():
-            if name != "position" or self.counts:
+            if name != "position" or self.placed:
                 self._columns[name][start:end] = values
         if payload is not None:
             self._payload.append(payload)
@@ -123,6 +145,10 @@ class EventStore:
         if len(self._payload) > 1:
             self._payload = [pa.concat_tables(self._payload, promote_options="permissive").combine_chunks()]
         return self._payload[0] if self._payload else None
+
+    def retype(self, kinds: Mapping[str, pa.DataType]) -> None:
+        """Give carried columns that hold nothing but NULL, whose types were guessed, those that are known by now."""
+        self._payload = [retyped(part, kinds) for part in self._payload]
 
     # Ties. What an algorithm keeps of tied events is any of them; what an answer shows of them is in order.
 
@@ -180,7 +206,7 @@ class EventStore:
         moved = np.full(self.size, -1, np.int32)
         moved[alive] = np.arange(len(alive), dtype=np.int32)
         for name in _COLUMNS:
-            if name != "position" or self.counts:
+            if name != "position" or self.placed:
                 self._columns[name] = self._columns[name][alive]
         payload = self.payload()
         if payload is not None:
@@ -193,14 +219,14 @@ class EventStore:
 
     def _grow(self, capacity: int) -> None:
         for name, column in self._columns.items():
-            if name != "position" or self.counts:
+            if name != "position" or self.placed:
                 wider = np.empty(capacity, column.dtype)
                 wider[: self.size] = column[: self.size]
                 self._columns[name] = wider
 
     def state(self) -> dict[str, pa.Table]:
         """Return everything as tables, detached from the live columns."""
-        names = [name for name in _COLUMNS if name != "position" or self.counts]
+        names = [name for name in _COLUMNS if name != "position" or self.placed]
         events = pa.table({name: pa.array(self._columns[name][: self.size].copy()) for name in names})
         payload = self.payload()
         keys = {"ids": self.id_keys, "partitions": self.partitions}
@@ -215,6 +241,15 @@ class EventStore:
         self._payload = [state["payload"]] if "payload" in state else []
         self.id_keys, self.partitions = (Keys.of(state[name][""]) for name in ("ids", "partitions"))
         self._tied_size = 0
+
+
+def retyped(table: pa.Table, kinds: Mapping[str, pa.DataType]) -> pa.Table:
+    """Return a table whose columns that hold nothing but NULL have these types."""
+    for name, kind in kinds.items():
+        column = table[name] if name in table.column_names else None
+        if column is not None and column.type != kind and column.null_count == len(column):
+            table = table.set_column(table.column_names.index(name), name, pa.nulls(len(column), kind))
+    return table
 
 
 def _outlived(position: IntArray) -> IntArray:

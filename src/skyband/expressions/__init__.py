@@ -42,7 +42,16 @@ from skyband.expressions.parse import parse_tree
 from skyband.expressions.sparksql import render
 from skyband.expressions.vectors import Mask, Values, is_true
 
-__all__ = ["Bound", "Expression", "parse"]
+__all__ = ["ARROW", "Bound", "Expression", "parse"]
+
+ARROW = {
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "text": pa.string(),
+    "boolean": pa.bool_(),
+    "time": pa.timestamp("us", "UTC"),
+}
+"""The Arrow type of an expression's values, by its own type."""
 
 
 def parse(text: str, *, aggregates: bool = False) -> Expression:
@@ -147,6 +156,11 @@ class Bound:
     def type(self) -> str:
         """One of "number", "integer", "text", "boolean" and "time"."""
         return self.typed.type.value
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type of computed values."""
+        return ARROW[self.type]
 
     def check(self, needs: Literal["score", "filter"]) -> None:
         """Raise an InputError unless the type fits a score or a filter."""

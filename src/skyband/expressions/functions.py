@@ -101,6 +101,15 @@ def _spark_switch(subject: str, *args: str) -> str:
     return _spark_case(*whens)
 
 
+def _spark_key(*args: str) -> str:
+    # What a backslash means in a literal depends on a setting: char(92) is one.
+    def escaped(arg: str) -> str:
+        doubled = f"replace({arg}, char(92), repeat(char(92), 2))"
+        return f"coalesce(replace({doubled}, '|', concat(char(92), '|')), concat(char(92), 'N'))"
+
+    return f"concat_ws('|', {', '.join(map(escaped, args))})"
+
+
 def _case_slots(count: int) -> Sequence[Slot]:
     return (*(BOOLEAN, Group.SAME) * (count // 2), Group.SAME)
 
@@ -120,6 +129,10 @@ def _at_most(limit: float) -> Callable[..., v.Values]:
 def _spark_whole(function: str) -> str:
     # Spark's floor and ceil give BIGINT and fail on infinity; from 2^52 on every number is whole.
     return f"(CASE WHEN abs({{0}}) < 4503599627370496D THEN cast({function}({{0}}) AS DOUBLE) ELSE {{0}} END)"
+
+
+def _same(a: v.Vec) -> v.Vec:
+    return a
 
 
 _UPPER, _LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
@@ -168,6 +181,8 @@ FUNCTIONS: dict[str, Function] = {
     "tan": _math(np.tan, "tan({0})"),
     "radians": _math(lambda a: a * (np.pi / 180), f"({{0}} * {np.pi / 180!r}D)"),
     "degrees": _math(lambda a: a * (180 / np.pi), f"({{0}} * {180 / np.pi!r}D)"),
+    "div": _math(np.divide, "try_divide({0}, {1})", _is_zero, arity=2),
+    "unix_micros": _function(_same, "{0}", TIME, INTEGER),
     "isnan": _function(v.is_nan, "isnan({0})", NUMBER, BOOLEAN),
     "nanvl": _function(v.nanvl, "nanvl({0}, {1})", NUMBER, NUMBER, 2),
     "least": _function(v.extreme(v.less), _joined("least"), Group.LEAST, Group.LEAST, 2, MANY),
@@ -179,16 +194,13 @@ FUNCTIONS: dict[str, Function] = {
     "upper": _text(pc.ascii_upper, f"translate({{0}}, '{_LOWER}', '{_UPPER}')"),
     "trim": _text(lambda a: pc.utf8_trim(a, characters=" "), "trim({0})"),
     "concat": _text(v.concat, _joined("concat"), most=MANY),
+    "key": _function(v.key, _spark_key, TEXT, TEXT, 1, MANY),
 }
 
 
 def _whole(kernel: v.Kernel, spark: str, arity: int = 1) -> Function:
     """Make a function of integers that gives an integer."""
     return _function(kernel, spark, INTEGER, INTEGER, arity)
-
-
-def _same(a: v.Vec) -> v.Vec:
-    return a
 
 
 def _sealed(text: str) -> str:
@@ -208,6 +220,10 @@ INTEGERS: dict[str, Function] = {
     "floor": _whole(_same, "{0}"),
     "ceil": _whole(_same, "{0}"),
     "round": _whole(_same, "{0}"),
+    "div": _whole(
+        v.divide_integers, "(CASE WHEN {1} = -1L THEN try_subtract(0L, {0}) ELSE {0} div nullif({1}, 0L) END)", 2
+    ),
+    "unix_micros": _whole(_same, "{0}"),
 }
 
 ALIASES = {

@@ -27,7 +27,8 @@ MAX_LENGTH = 10_000
 # sqlglot needs about 23 Python frames per bracket, and Python allows 1,000 in all.
 MAX_BRACKETS = 30
 MAX_DEPTH = 100
-AGGREGATES = ("count", "sum", "max", "min", "avg")
+PLAIN_AGGREGATES = ("count", "sum", "max", "min", "avg")
+AGGREGATES = (*PLAIN_AGGREGATES, "count distinct", "approx_count_distinct")
 
 ALLOWED = (
     "allowed are columns, literals, + - * / % || = <> < <= > >= <=>, AND, OR, NOT, IS [NOT] NULL, BETWEEN, "
@@ -66,7 +67,7 @@ class Dialect(Spark):  # type: ignore[misc]
 def parse_tree(text: str, aggregates: bool = False) -> Node:
     """Parse one expression, or raise an ExpressionError that says what and where.
 
-    With `aggregates`, count, sum, max, min and avg become calls too; the caller must take them out before binding.
+    With `aggregates`, count, sum and the like become calls too; the caller must take them out before binding.
 
     Examples
     --------
@@ -107,15 +108,21 @@ class Reader:
 
     def statements(self, dialect: Dialect) -> list[exp.Expression | None]:
         """Parse the text with sqlglot; fail at what it cannot read."""
-        tokens: list[Token] = []
         try:
-            tokens = self.checked(dialect.tokenize(self.text))
+            tokens = dialect.tokenize(self.text)
+        except Exception:  # a TokenError, or a bug of sqlglot
+            self.fail(f"the {self.what} cannot be read: is every quote closed?")
+        return self.read_tokens(dialect, self.checked(tokens))
+
+    def read_tokens(self, dialect: Dialect, tokens: list[Token]) -> list[exp.Expression | None]:
+        """Parse some words of the text with sqlglot; fail at what it cannot read."""
+        try:
             found: list[exp.Expression | None] = dialect.parser().parse(tokens, self.text)
         except (RecursionError, QueryError):
             raise
         except ParseError as error:
             self._unreadable(error, tokens)
-        except Exception:  # a TokenError, or a bug of sqlglot: on "1{:}" it raises an AttributeError
+        except Exception:  # a bug of sqlglot: on "1{:}" it raises an AttributeError
             self.fail(f"the {self.what} cannot be read: is every quote closed?")
         return found
 
@@ -305,13 +312,20 @@ def _function(reader: Reader, node: Any, depth: int) -> Node:
 
 
 def _aggregate(reader: Reader, node: Any, name: str, depth: int) -> Node:
-    """Read ``count(*)``, ``count(x)``, ``sum(x)`` and the like."""
+    """Read ``count(*)``, ``count(x)``, ``count(DISTINCT x)``, ``sum(x)`` and the like."""
     if not reader.aggregates:
-        message = f"the function {name}() is not allowed here: aggregates are for the score of a query"
+        message = (
+            f"the function {name}() is not allowed here: aggregates are for the score of a query, for having, and for "
+            "select"
+        )
         reader.fail(message, position(node))
     args = node.expressions
     if name == "count" and len(args) == 1 and isinstance(args[0], exp.Star):
         return Call(name, ())
+    if len(args) == 1 and isinstance(args[0], exp.Distinct):
+        if name not in ("count", "max", "min"):
+            reader.fail(f"{name}(DISTINCT …) is not allowed; there is count(DISTINCT …)", position(node))
+        name, args = "count distinct" if name == "count" else name, args[0].expressions
     if len(args) != 1:
         reader.fail(f"{name}() takes one argument and got {len(args)}", position(node))
     return Call(name, reader.all(args, depth))

@@ -7,7 +7,7 @@ call is allowed, and what it means in NumPy and in Spark, is written there and o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
@@ -98,6 +98,19 @@ def columns(node: Node) -> Iterator[str]:
             yield from columns(arg)
 
 
+def renamed(node: Node, names: Mapping[str, str]) -> Node:
+    """Return a tree over columns of other names.
+
+    Examples
+    --------
+    >>> to_sql(renamed(Call("+", (Column("a"), Column("b"))), {"a": "x"}))
+    'x + b'
+    """
+    if isinstance(node, Column):
+        return Column(names.get(node.name, node.name))
+    return Call(node.name, tuple(renamed(arg, names) for arg in node.args)) if isinstance(node, Call) else node
+
+
 def to_sql(node: Node) -> str:
     """Write a tree as SQL that parses back to the same tree.
 
@@ -148,6 +161,8 @@ def _call_to_sql(name: str, nested: list[str], plain: list[str]) -> str:
             return case_sql(f"CASE {plain[0]}", *plain[1:])
         case ["count"] if not plain:
             return "count(*)"
+        case ["count", "distinct"]:
+            return f"count(DISTINCT {plain[0]})"
         case ["cast", target]:
             return f"CAST({plain[0]} AS {target.upper()})"
     return f"{name}({', '.join(plain)})"

@@ -279,6 +279,7 @@ multiply_integers = _checked(
     # The one quotient that does not fit itself is -2^63 / -1.
     lambda result, a, b: (a != 0) & ((np.floor_divide(result, a) != b) | ((a == -1) & (b == _LEAST))),
 )
+divide_integers = strict(lambda a, b: (a - np.fmod(a, b)) // b, lambda a, b: (b == 0) | ((a == _LEAST) & (b == -1)))
 negate_integers = strict(np.negative, lambda a: a == _LEAST)
 abs_integers = strict(np.abs, lambda a: a == _LEAST)
 
@@ -300,6 +301,22 @@ def to_text(a: Values) -> Values:
 def concat(*args: Values) -> Values:
     """Texts one after the other."""
     return pc.binary_join_element_wise(*args, pa.scalar(""))
+
+
+def key(*args: Vec) -> Vec:
+    r"""One text that tells several apart: joined by ``|``, with ``\`` before ``\`` and ``|``, and ``\N`` for NULL.
+
+    Examples
+    --------
+    >>> key(Vec(pa.array(["AB", "A"])), Vec(pa.array(["C", "B|C"]))).values.to_pylist()
+    ['AB|C', 'A|B\\|C']
+    """
+    parts = []
+    for values, valid in args:
+        escaped = pc.replace_substring(pc.replace_substring(values, "\\", "\\\\"), "|", "\\|")
+        known = pa.scalar(True) if valid is None else pa.array(valid) if valid.ndim else pa.scalar(bool(valid))
+        parts.append(pc.if_else(known, escaped, "\\N"))
+    return Vec(pc.binary_join_element_wise(*parts, "|", null_handling="emit_null"))
 
 
 NUMBER_TEXT = "[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?"

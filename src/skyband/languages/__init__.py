@@ -5,6 +5,7 @@ RSP-QL is read with rdflib, which is only imported when a text in it is: ``pip i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -99,15 +100,19 @@ def to_rspql(query: Query, *, id: str = "id", stream: str = "S") -> str:  # noqa
     return _with_rdflib("rspql.writer").write(query, id, stream)  # type: ignore[no-any-return]
 
 
-def parse_sql(text: str, *, name: str = "query") -> Query:
+def parse_sql(text: str, *, name: str = "query", dialect: str = "flink", columns: Sequence[str] | None = None) -> Query:
     """Read a query in SQL.
 
     Parameters
     ----------
     text
-        One ``SELECT … FROM HOP(…) … ORDER BY … LIMIT k``, or Flink's Top-N form.
+        One ``SELECT … FROM HOP(…) … ORDER BY … LIMIT k``, Flink's Top-N form, or another of those on the page SQL.
     name
-        What the query is called, where the text does not say it by ``CREATE VIEW name AS``.
+        What the query is called, where the text does not say it by ``CREATE VIEW name AS`` or ``INSERT INTO name``.
+    dialect
+        ``"flink"``, ``"spark"``, ``"postgres"`` or ``"ksqldb"``: what quotes and ``/`` mean.
+    columns
+        The stream's columns, for which ``*`` stands; a ``CREATE TABLE`` in the text says them as well.
 
     Raises
     ------
@@ -124,7 +129,7 @@ def parse_sql(text: str, *, name: str = "query") -> Query:
     >>> q.k, q.score, q.window, q.select
     (10, 'price * volume', Window('1 hour', slide='10 minutes'), ('symbol',))
     """
-    found = read_sql(text, name=name)
+    found = read_sql(text, name=name, dialect=dialect, columns=columns)
     if len(found) > 1:
         msg = f"the text holds {len(found)} queries; give one, or read all of them with read_sql"
         raise LanguageError(msg, text)

@@ -20,7 +20,7 @@ Examples
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,6 +32,7 @@ from skyband.expressions import Bound, Expression, tree
 from skyband.expressions.parse import AGGREGATES
 from skyband.expressions.tree import NULL, Call, Column, Literal, Node, Type
 from skyband.order import FloatArray
+from skyband.queries.outputs import Output
 
 STREAM = "the stream"
 """The column that stands for the stream's part in the joined score."""
@@ -57,11 +58,16 @@ class Aggregate:
     argument: Expression | None
 
     def __str__(self) -> str:
-        return f"{self.function}({'*' if self.argument is None else self.argument})"
+        return tree.to_sql(Call(self.function, () if self.argument is None else (self.argument.tree,)))
 
     def values(self, schema: pa.Schema) -> Expression:
-        """Return the numbers that are aggregated, over a stream's columns; of what is counted and no number, a 1."""
+        """Return what is aggregated, over a stream's columns; of what is counted and no number, a 1.
+
+        What is counted roughly is known by its text, which is the same everywhere.
+        """
         assert self.argument is not None
+        if self.function == "approx_count_distinct":
+            return _expression(Call("cast string", (self.argument.tree,)))
         if self.function == "count" and self.argument.bind(schema).type not in ("number", "integer"):
             absent = Call("is null", (self.argument.tree,))
             return _expression(Call("case", (absent, NULL, Literal(Type.INTEGER, "1"))))
@@ -86,6 +92,10 @@ class Decomposition:
         The remote part of it.
     combine
         The score, over `STREAM` and the remote column.
+    having
+        The condition over the columns of `aggregates`.
+    outputs
+        Further values over them.
     """
 
     service: str | None
@@ -94,10 +104,15 @@ class Decomposition:
     where: Expression | None
     condition: Condition | None
     combine: Expression
+    having: Expression | None = None
+    outputs: tuple[Output, ...] = ()
 
     @classmethod
-    def of(cls, service: str | None, score: Expression, where: Expression | None) -> Decomposition:
-        """Take a query apart.
+    def of(
+        cls, service: str | None, score: Expression, where: Expression | None, having: Expression | None = None,
+        outputs: Sequence[Output] = (),
+    ) -> Decomposition:  # fmt: skip
+        """Take a query apart; `outputs` are its further values that hold aggregates.
 
         Raises
         ------
@@ -107,13 +122,18 @@ class Decomposition:
         problems: list[str] = []
         condition, kept = _take_condition(service, where, problems)
         aggregates: dict[str, Aggregate] = {}
-        node = _take_aggregates(score.tree, service, aggregates, problems)
+        node = _take_aggregates("score", score.tree, service, aggregates, problems)
         part, combine = _split(node, service, problems)
-        if aggregates and (bare := sorted(set(tree.columns(part)) - set(aggregates))):
-            problems.append(
-                f"score: {', '.join(map(repr, bare))} stands outside of an aggregate; with {next(iter(aggregates))} in "
-                "it, a score is made of aggregates: write max(…), min(…), sum(…) or avg(…) around it"
-            )
+        if aggregates:
+            _check_bare("score", part, aggregates, problems)
+
+        def over_aggregates(what: str, expression: Expression) -> Expression:
+            own = _take_aggregates(what, expression.tree, service, aggregates, problems)
+            _check_bare(what, own, aggregates, problems)
+            return _expression(own)
+
+        having = None if having is None else over_aggregates("having", having)
+        outputs = [Output(one.name, over_aggregates(f"select: {one.name}", one.expression)) for one in outputs]
         if service is not None and condition is None and not _mentions(score.tree, service) and not problems:
             problems.append(
                 f"neither the score nor the condition uses {service!r}; name the service where its value counts, such "
@@ -121,15 +141,30 @@ class Decomposition:
             )
         if problems:
             raise QueryError(problems)
-        found = cls(service, _expression(part), tuple(aggregates.values()), kept, condition, _expression(combine))
-        try:
-            _ = found._bound
-            if aggregates:
-                found.part.bind(pa.schema([(name, pa.float64()) for name in aggregates]), "score")
-        except InputError as error:
-            msg = f"score: {error}"
-            raise QueryError(msg) from None
+        found = cls(
+            service, _expression(part), tuple(aggregates.values()), kept, condition, _expression(combine),
+            having, tuple(outputs),
+        )  # fmt: skip
+        found._check()
         return found
+
+    def _check(self) -> None:
+        """Refuse expressions over aggregates whose types do not go together."""
+        what = "score"
+        try:
+            _ = self._bound
+            if self.aggregates:
+                schema = pa.schema([(str(one), pa.float64()) for one in self.aggregates])
+                self.part.bind(schema, "score")
+                what = "having"
+                if self.having is not None:
+                    self.having.bind(schema, "filter")
+                for output in self.outputs:
+                    what = f"select: {output.name}"
+                    output.expression.bind(schema)
+        except InputError as error:
+            msg = f"{what}: {error}"
+            raise QueryError(msg) from None
 
     @property
     def expressions(self) -> list[Expression]:
@@ -216,20 +251,33 @@ def _comparison(node: Node, service: str | None) -> Condition | None:
 # The score.
 
 
-def _take_aggregates(node: Node, service: str | None, found: dict[str, Aggregate], problems: list[str]) -> Node:
+def _take_aggregates(
+    what: str, node: Node, service: str | None, found: dict[str, Aggregate], problems: list[str]
+) -> Node:
     """Put columns in the place of aggregates, which are noted by the names of these columns."""
     if not isinstance(node, Call):
         return node
     if node.name not in AGGREGATES:
-        return Call(node.name, tuple(_take_aggregates(arg, service, found, problems) for arg in node.args))
+        return Call(node.name, tuple(_take_aggregates(what, arg, service, found, problems) for arg in node.args))
     argument = _expression(node.args[0]) if node.args else None
     one = Aggregate(node.name, argument)
     if argument is not None and _mentions(argument.tree, service):
-        problems.append(f"score: {one} aggregates the remote value; aggregates are of the stream: take {service!r} out")
+        problems.append(
+            f"{what}: {one} aggregates the remote value; aggregates are of the stream: take {service!r} out"
+        )
     if argument is not None and holds_aggregates(argument.tree):
-        problems.append(f"score: {one} has an aggregate inside an aggregate; write one")
+        problems.append(f"{what}: {one} has an aggregate inside an aggregate; write one")
     found[str(one)] = one
     return Column(str(one))
+
+
+def _check_bare(what: str, node: Node, aggregates: dict[str, Aggregate], problems: list[str]) -> None:
+    if bare := sorted(set(tree.columns(node)) - set(aggregates)):
+        kind = "a condition on single events goes into where" if what == "having" else "a score is made of aggregates"
+        problems.append(
+            f"{what}: {', '.join(map(repr, bare))} stands outside of an aggregate; with {next(iter(aggregates))} in "
+            f"it, {kind}: write max(…), min(…), sum(…) or avg(…) around it"
+        )
 
 
 def _split(node: Node, service: str | None, problems: list[str]) -> tuple[Node, Node]:

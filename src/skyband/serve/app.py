@@ -23,8 +23,20 @@ from skyband.errors import QueryError
 from skyband.serve.edge import Edge
 from skyband.serve.feed import FeedFull, FeedResponse
 from skyband.serve.guard import Guard
-from skyband.serve.schemas import FAILED, HEALTH, MISSING, REFUSED, REGISTER, STATE, Answers, Listed, Refused, Stream
-from skyband.serve.standings import MOST_ANSWERS
+from skyband.serve.schemas import (
+    FAILED,
+    HEALTH,
+    MISSING,
+    REFUSED,
+    REGISTER,
+    STATE,
+    Answers,
+    Listed,
+    Place,
+    Refused,
+    Stream,
+)
+from skyband.serve.standings import MOST_ANSWERS, shown_place
 from skyband.serve.texts import as_problem
 from skyband.serve.vitals import WELL
 
@@ -139,6 +151,15 @@ def _looking(app: FastAPI, edge: Edge) -> None:
         """Return the last answers of a query, latest first."""
         found = list(standings.boards[edge.known(name)].answers)
         return JSONResponse({"answers": found[::-1][:limit]})
+
+    @app.get("/api/rank/{name:path}", responses={200: {"model": Place}, 422: {"model": Refused}, **MISSING})
+    async def rank_of(
+        name: str,
+        id: Annotated[str, Query(description="Which id; integers as they are written.")],  # noqa: A002 - the word for it
+        partition: Annotated[str | None, Query(description="Where there are partitions: in which.")] = None,
+    ) -> Response:
+        """Tell where an id stands in a query now: its rank and score, who is just above and who just below."""
+        return JSONResponse(shown_place(await edge.rank_of(name, id, partition)))
 
     @app.get("/api/explain", response_class=PlainTextResponse, responses=FAILED)
     async def explain() -> Response:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from skyband.answers.place import Place
 from skyband.languages import Mapping
 from skyband.queries.query import Query
 from skyband.serve.feed import Feed
@@ -92,6 +93,11 @@ class Edge:
                 begun = self._updates
                 self._explained = begun, await run_in_threadpool(self.stream.explain)
             return self._explained[1]
+
+    async def rank_of(self, name: str, id_: str, partition: str | None) -> Place:
+        """Tell where an id stands: one request after the other, since what is kept may be large."""
+        async with self._explaining:
+            return await run_in_threadpool(self.stream.rank_of, self.known(name), id_, partition=partition)
 
     def known(self, name: str) -> str:
         """Return the name of a query that there is."""

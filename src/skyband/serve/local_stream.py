@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from skyband.answers.answer import Answer
+from skyband.answers.place import Place
 from skyband.engine.limits import WindowLimits
 from skyband.engine.monitor import Monitor
 from skyband.engine.schema import check_names, used_columns
@@ -170,6 +171,11 @@ class LocalStream:
         """Say which queries share what, and what is kept."""
         with self._lock:
             return self.monitor.explain()
+
+    def rank_of(self, name: str, id: int | str, *, partition: Any = None) -> Place:  # noqa: A002 - the word for it
+        """Tell where an id stands in a query, who is just above and who just below."""
+        with self._lock:
+            return self.monitor.rank_of(name, id, partition=partition)
 
     def poll(self) -> StreamUpdate | None:
         """Return what is new; None where nothing is."""

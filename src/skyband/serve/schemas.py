@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -76,10 +76,13 @@ class Row(BaseModel):
 
 
 class Answer(BaseModel):
-    """The best of a window; times are ISO 8601 in UTC, or numbers where the stream has numbers or counts events."""
+    """The best of a window; times are ISO 8601 in UTC, or numbers where the stream has numbers or counts events.
+
+    A window of all time has no start.
+    """
 
     query: str
-    start: str | int
+    start: str | int | None
     end: str | int
     exact: bool
     why: str | None
@@ -87,6 +90,36 @@ class Answer(BaseModel):
     threshold: float | str | None
     spent: dict[str, int] | None = None
     rows: list[Row]
+
+
+class PlacedRow(BaseModel):
+    """A row of the ranking as it stands."""
+
+    rank: int | None
+    id: int | str
+    score: float | str
+    time: str | int
+    partition: Any = None
+    values: dict[str, Any] = {}
+
+
+class Place(BaseModel):
+    """Where an id stands: "ranked" with its `row`, "below k", or "absent" from the window, where all ids are kept.
+
+    `above` and `below` are the rows beside it; of an id that is not ranked, `above` is the last row of the ranking.
+    """
+
+    query: str
+    id: str
+    stands: Literal["ranked", "below k", "absent"]
+    row: PlacedRow | None
+    above: PlacedRow | None
+    below: PlacedRow | None
+    start: str | int | None
+    end: str | int | None
+    exact: bool
+    why: str | None
+    provisional: bool
 
 
 class Answers(BaseModel):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,7 +15,7 @@ from skyband.remote.remote import Remote
 from skyband.serve.streams import SPENT, UNREAD, AnswerView, Running, StreamStats, StreamUpdate
 from skyband.spark.control import Control
 from skyband.spark.handle import Handle
-from skyband.times import Moment, moment_of
+from skyband.times import Moment, moment_of, read_moment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,6 +49,7 @@ class SparkStream:
         self.algorithm = str(control.checkpoint.identity["algorithm"])
         self.register, self.unregister = control.register, control.unregister
         self.pause, self.resume, self.explain = control.pause, control.resume, control.explain
+        self.rank_of = control.rank_of
         self._plain = self.source.is_plain(self.schema)
         self._rows, self._counted = 0, -1
         self._durations: list[float] = []
@@ -111,9 +111,10 @@ class SparkStream:
         for entry in queries:
             if window := entry.get("latest"):
                 listed = rows.get(entry["name"], []) if window["rows"] else []
-                bounds = _moment(window["window_start"]), _moment(window["window_end"])
+                start = window["window_start"] and read_moment(window["window_start"])
+                end = read_moment(window["window_end"])
                 provisional = any(row.get("provisional") for row in listed)
-                found.append(_view(entry["query"], *bounds, listed, window["exact"], window["why"], provisional))
+                found.append(_view(entry["query"], start, end, listed, window["exact"], window["why"], provisional))
         return found
 
     def _stats(self, status: dict[str, Any]) -> StreamStats:
@@ -123,7 +124,7 @@ class SparkStream:
         return StreamStats(
             self._running(), status.get("batch", -1), self._rows if isinstance(self.control, Handle) else None,
             totals.get("late", 0), totals.get("partlyLate", 0), totals.get("rejected", 0),
-            last.get("kept") or 0, last.get("keptLimit") or 0, mark and _moment(mark),
+            last.get("kept") or 0, last.get("keptLimit") or 0, mark and read_moment(mark),
             self.control.checkpoint.shown_at(), totals.get("ahead", 0), status.get("degraded"),
             self.control.observer.heard,
         )  # fmt: skip
@@ -157,8 +158,8 @@ def _by_window(listed: Sequence[dict[str, Any]], given: dict[str, dict[str, Any]
 
 
 def _view(
-    query: dict[str, Any], start: Moment, end: Moment, rows: Sequence[dict[str, Any]], exact: bool, why: str | None,
-    provisional: bool,
+    query: dict[str, Any], start: Moment | None, end: Moment, rows: Sequence[dict[str, Any]], exact: bool,
+    why: str | None, provisional: bool,
 ) -> AnswerView:  # fmt: skip
     spent = {name: rows[0][name] for name in SPENT} if rows and rows[0].get("refreshes") is not None else None
     return AnswerView(query["name"], start, end, [_row(row, query) for row in rows], exact, why, provisional, spent)
@@ -168,15 +169,4 @@ def _row(row: dict[str, Any], query: dict[str, Any]) -> Row:
     remote = [query["join"]["service"]] if "join" in query else []
     values = {name: row.get(name) for name in (*remote, *query.get("select", ()))}
     age = row.get("age") if remote else None
-    return Row(row["rank"], row["id"], row["score"], row["time"], row.get("partition"), values, age)
-
-
-def _moment(text: str) -> Moment:
-    """Read a moment as a status file holds it.
-
-    Examples
-    --------
-    >>> _moment("1200"), _moment("2026-03-02 09:30:00+00:00")
-    (1200, datetime.datetime(2026, 3, 2, 9, 30, tzinfo=datetime.timezone.utc))
-    """
-    return int(text) if text.lstrip("-").isdigit() else datetime.fromisoformat(text)
+    return Row.of(row, values, age)

@@ -15,6 +15,7 @@ from typing import Any
 
 from skyband.answers.answer import Row
 from skyband.answers.changes import seat
+from skyband.answers.place import Place
 from skyband.answers.standings import Moves, Standing
 from skyband.queries.query import Query
 from skyband.serve.feed import Feed
@@ -84,16 +85,37 @@ def _newer(answer: AnswerView, last: AnswerView) -> bool:
 
 def _row(row: Row, moved: Moves, *, joined: bool) -> dict[str, Any]:
     was = moved.get(seat(row), row.rank)
-    shown = {"rank": row.rank, "was": was, "id": plain(row.id), "score": plain(row.score), "time": plain(row.time)}
+    shown = {"rank": row.rank, "was": was, **_content(row)}
     if row.rank is None:
         shown["new"] = seat(row) in moved
+    if joined:
+        shown["age"] = None if row.age is None else row.age / 1_000_000
+    return shown
+
+
+def _content(row: Row) -> dict[str, Any]:
+    shown = {"id": plain(row.id), "score": plain(row.score), "time": plain(row.time)}
     if row.partition is not None:
         shown["partition"] = plain(row.partition)
     if row.values:
         shown["values"] = {name: plain(value) for name, value in row.values.items()}
-    if joined:
-        shown["age"] = None if row.age is None else row.age / 1_000_000
     return shown
+
+
+def shown_place(place: Place) -> dict[str, Any]:
+    """Return where an id stands, for JSON."""
+    rows = {name: getattr(place, name) for name in ("row", "above", "below")}
+    return {
+        "query": place.query,
+        "id": str(place.id),
+        "stands": place.stands,
+        **{name: None if row is None else {"rank": row.rank, **_content(row)} for name, row in rows.items()},
+        "start": plain(place.start),
+        "end": plain(place.end),
+        "exact": place.exact,
+        "why": place.why,
+        "provisional": place.provisional,
+    }
 
 
 def plain(value: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 
 from skyband.answers.answer import Row
+from skyband.answers.place import Place
 from skyband.events.batch import StreamColumns
 from skyband.queries.query import Query
 from skyband.times import Moment
@@ -26,7 +27,7 @@ class AnswerView:
     """One answer, as rows."""
 
     query: str
-    start: Moment
+    start: Moment | None
     end: Moment
     rows: Sequence[Row]
     exact: bool = True
@@ -98,6 +99,9 @@ class ServedStream(Protocol):
 
     def explain(self) -> str:
         """Say which queries share what."""
+
+    def rank_of(self, name: str, id: int | str, *, partition: Any = None) -> Place:  # noqa: A002 - the word for it
+        """Tell where an id stands in a query, who is just above and who just below."""
 
     def poll(self) -> StreamUpdate | None:
         """Return what is new; None where nothing is."""

@@ -28,12 +28,13 @@ class Limits:
     text: int = 16_384  # how many bytes of query text are taken
     name: int = 120  # how many characters a query's name may have
     budget: int = 1_000  # how many remote ids may be refreshed for one answer; a join without a budget has this one
-    rows: int = MAX_ROWS  # how many rows the answer of a set may have; one that may have more is held to that
+    rows: int = MAX_ROWS  # how many rows a set or an answer with ties may have; one that may have more is held to that
 
     def admit(self, new: Sequence[Query], there: int) -> list[Query]:
         """Return new queries as they may run beside those that are `there`; refuse those that ask for too much.
 
-        What a query leaves open, the budget of a join and the rows of a set, is held to what this server allows.
+        What a query leaves open, the budget of a join and the rows of a set or of ties, is held to what this server
+        allows.
         """
         if there + len(new) > self.queries:
             msg = f"the stream has {there} queries and may have {self.queries}; remove some first"
@@ -46,6 +47,8 @@ class Limits:
     def _held(self, query: Query) -> Query:
         if query.join is not None and query.join.budget is None:
             query = replace(query, join=replace(query.join, budget=self.budget))
+        if query.ties is not None:
+            query = replace(query, max_ties=max(min(query.max_ties, self.rows), query.most_rows))
         return replace(query, max_rows=min(query.max_rows, self.rows)) if query.is_set else query
 
     def _problems(self, query: Query) -> list[str]:
@@ -56,9 +59,14 @@ class Limits:
             problems.append(f"k is {query.k:,}; this server allows at most {self.k:,}")
         if window.counts and window.size > self.events:
             problems.append(f"size is {window.size:,} events; this server allows at most {self.events:,}")
-        if not window.counts and window.size > parse_duration(self.size, "size"):
-            problems.append(f"size is {format_duration(window.size)}; this server allows at most {self.size}")
-        if window.size > self.panes * window.slide:
+        extent = window.size if window.periods is None else window.periods.shortest
+        grows = window.kind in ("cumulative", "all_time")  # its panes become one
+        small = query.ranks_events and window.kind in ("all_time", "calendar")  # k events are all that is kept
+        if not (window.counts or small) and extent > parse_duration(self.size, "size"):
+            sliding = window.kind == "sliding"
+            said = f"size is {format_duration(window.size)}" if sliding else f"the window is {window!r}"
+            problems.append(f"{said}; this server allows at most {self.size}")
+        if window.size > self.panes * window.slide and not grows:
             problems.append(
                 f"size is {window.size // window.slide:,} times the slide; this server allows at most {self.panes:,}"
             )

@@ -8,11 +8,12 @@ from skyband.spark.handle import Handle
 from skyband.spark.history import kafka_history
 from skyband.spark.services import Changes, Frame
 from skyband.spark.sinks import Console, Files, Kafka, Memory, Sql
+from skyband.spark.sql_text import sql
 from skyband.spark.start import start
 from skyband.spark.subscribe import SubscriptionHandle, subscribe
 from skyband.spark.topk import topk
 
 __all__ = [
     "Changes", "Console", "Control", "Files", "Frame", "Handle", "Kafka", "Memory", "Sql", "SubscriptionHandle",
-    "kafka_history", "start", "subscribe", "topk",
+    "kafka_history", "sql", "start", "subscribe", "topk",
 ]  # fmt: skip

@@ -19,20 +19,12 @@ from skyband.events.keys import is_text
 from skyband.expressions import Expression
 from skyband.expressions.bind import find_column
 from skyband.expressions.sparksql import micros
+from skyband.queries.outputs import Output
 from skyband.times import FARTHEST
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
-
-VALUES = {
-    "integer": pa.int64(),
-    "number": pa.float64(),
-    "text": pa.string(),
-    "boolean": pa.bool_(),
-    "time": pa.timestamp("us", "UTC"),
-}
-"""What Spark's values of an expression of each type look like in Arrow."""
 
 
 def collected(df: DataFrame) -> pa.Table:
@@ -133,13 +125,22 @@ def value(expression: Expression, schema: pa.Schema) -> Column:
     return F.expr(expression.spark_sql(schema)).alias(str(expression))
 
 
-def expressions_of(rankings: Iterable[Ranking]) -> list[Expression]:
-    """Return every expression of some rankings, each once."""
-    found = {str(e): e for r in rankings for e in (r.score, r.where, r.partition_by) if e is not None}
-    return list(found.values())
+def carried(output: Output, schema: pa.Schema) -> Column:
+    """Return what rows carry along, as a column; a bare one as it is, whatever its type."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+    if output.expression.is_column:
+        return F.col(quoted(output.worked_out(schema)))
+    return F.expr(output.expression.spark_sql(schema))
 
 
-def declared(schema: pa.Schema, rankings: Iterable[Ranking]) -> pa.Schema:
+def expressions_of(rankings: Iterable[Ranking], outputs: Iterable[Output] = ()) -> list[Expression]:
+    """Return every expression of some rankings, and of what comes along, each once."""
+    found = [e for r in rankings for e in (r.score, r.where, r.partition_by) if e is not None]
+    return list({str(e): e for e in (*(output.expression for output in outputs), *found)}.values())
+
+
+def declared(schema: pa.Schema, rankings: Iterable[Ranking], outputs: Iterable[Output] = ()) -> pa.Schema:
     """Return a stream's columns together with those that Spark works out for some rankings.
 
     Examples
@@ -150,18 +151,19 @@ def declared(schema: pa.Schema, rankings: Iterable[Ranking]) -> pa.Schema:
     ['x', 'x * 2']
     """
     worked_out = [
-        pa.field(str(e), VALUES[e.bind(schema).type])
-        for e in expressions_of(rankings)
+        pa.field(str(e), e.bind(schema).arrow)
+        for e in expressions_of(rankings, outputs)
         if not e.is_column and str(e) not in schema.names
     ]
     return pa.schema([*schema, *worked_out])
 
 
 def needed(
-    source: StreamColumns, schema: pa.Schema, rankings: Iterable[Ranking], select: Iterable[str]
-) -> tuple[list[str], list[Column]]:
-    """Return what the core needs of a stream: names of columns as they are, and expressions worked out."""
-    expressions = expressions_of(rankings)
+    source: StreamColumns, schema: pa.Schema, rankings: Iterable[Ranking], outputs: Iterable[Output],
+    more: Iterable[str] = (),
+) -> tuple[list[str], list[Column]]:  # fmt: skip
+    """Return what the core needs of a stream: names of columns as they are, `more` too, and expressions worked out."""
+    expressions = expressions_of(rankings, outputs)
     plain = [find_column(str(*e.columns), schema).name for e in expressions if e.is_column]
     worked_out = [value(e, schema) for e in expressions if not e.is_column]
-    return list(dict.fromkeys([source.time, source.id, *select, *plain])), worked_out
+    return list(dict.fromkeys([source.time, source.id, *more, *plain])), worked_out

@@ -10,18 +10,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from skyband.answers.answer import Row
+from skyband.answers.place import Place
 from skyband.engine.limits import WindowLimits
 from skyband.engine.monitor import Monitor
-from skyband.engine.schema import check_names, used_columns
+from skyband.engine.schema import check_names, text_ids, used_columns
 from skyband.errors import InputError, QueryError, SkybandError
 from skyband.events.batch import StreamColumns
-from skyband.events.keys import is_text
 from skyband.queries.query import Query
 from skyband.remote.remote import Remote
 from skyband.spark.checkpoint import Checkpoint
 from skyband.spark.heartbeat import Observer
 from skyband.spark.notebook import Board, Shown, show
 from skyband.spark.reducers.candidates import MOST_FILTERED
+from skyband.times import read_moment
 
 
 def check(
@@ -36,19 +38,22 @@ def check(
             f"services={{{query.join.service!r}: …}}"
         )
         raise QueryError(msg, query.name)
-    if query.group_by is not None:
-        group, ids = (schema.field(name).type for name in (query.group_by, source.id))
-        if is_text(group) != is_text(ids):
-            msg = (
-                f"group_by names {query.group_by!r}, which is {group}, and the stream's ids are {ids}, so they do not "
-                "go into one column of answers; cast one of them, or start a stream of its own for it"
-            )
-            raise QueryError(msg, query.name)
     if any(other.window.counts != query.window.counts for other in others):
         kind, rest = ("counts events", "measure time") if query.window.counts else ("measures time", "count events")
         msg = (
             f"its window {kind} and those of the other queries {rest}, so their starts and ends do not go into one "
             "column; start a stream of its own for it"
+        )
+        raise QueryError(msg, query.name)
+
+
+def check_ids(query: Query, others: Sequence[Query], source: StreamColumns, schema: pa.Schema) -> None:
+    """Refuse a query that comes to a running stream with ids that do not go into its column of answers."""
+    if others and text_ids([query], source, schema) and not text_ids(others, source, schema):
+        by = ", ".join(str(key.expression) for key in query.group_keys)
+        msg = (
+            f"its ids, group_by {by}, are text, and those of the answers so far are whole numbers, which sinks have a "
+            "column for; cast them in group_by, or start the stream with this query, so that all ids are text"
         )
         raise QueryError(msg, query.name)
 
@@ -100,6 +105,7 @@ class Control:
             msg = f"{str(self.checkpoint.folder)!r} belongs to a stream of subscriptions, which has no queries"
             raise InputError(msg)
         self.fixed = identity["placement"] == "executors"
+        self._seen: tuple[object, Monitor] | None = None
 
     # Queries that come and go.
 
@@ -112,6 +118,7 @@ class Control:
         before = list(others)
         for query in queries:
             check(query, others, self.source, schema, self.checkpoint.services())
+            check_ids(query, before, self.source, schema)
             others.append(query)
         WindowLimits(**self.checkpoint.limits()).check(queries, before)
 
@@ -205,6 +212,49 @@ class Control:
         filled = [name for name, window in wanted.items() if window and window["rows"]]
         return latest.filter(pc.is_in(latest["query"], pa.array(filled, pa.string())))
 
+    def rank_of(self, name: str, id: int | str, *, partition: Any = None) -> Place:  # noqa: A002 - the word for it
+        """Tell where an id stands, who is just above and who just below; as of the last batch.
+
+        As `skyband.Monitor.rank_of`, from the state in the checkpoint: in the current window, which is provisional. Of
+        a query that joins, and with ``placement="executors"``, in its latest answer.
+
+        Parameters
+        ----------
+        name
+            The query.
+        id
+            The id. A text also names an integer that is written so.
+        partition
+            Of a query with partitions, which of them; where it is left out, that in which the id ranks best.
+        """
+        listed = {each["name"]: each for each in self.queries}
+        _check_known(name, listed)
+        entry = listed[name]
+        if not self.fixed and "join" not in entry["query"] and entry["state"] in ("active", "paused", "waiting"):
+            monitor = self._last_monitor()
+            if monitor is not None:
+                return monitor.rank_of(name, id, partition=partition)
+        window = entry.get("latest")
+        if window is None:
+            return Place(name, id, "absent")
+        table = self.answers(name).to_pylist()
+        return Place.among(
+            [Row.of(row) for row in table], name, id, partition=partition,
+            start=read_moment(window["window_start"]), end=read_moment(window["window_end"]),
+            exact=window["exact"], why=window["why"], provisional=any(row["provisional"] for row in table),
+        )  # fmt: skip
+
+    def _last_monitor(self) -> Monitor | None:
+        """Return the monitor as of the last batch, read once for each; None before the first."""
+        version = self.checkpoint.version()
+        if self._seen is None or self._seen[0] != version:
+            state = self.checkpoint.last()
+            if state is None:
+                return None
+            unused = dict.fromkeys(self.checkpoint.services(), Remote(lambda _: {}))  # to look, none is asked
+            self._seen = version, Monitor.restore(state.monitor, services=unused)
+        return self._seen[1]
+
     def to_pandas(self, name: str | None = None) -> Any:
         """Return the same as `answers`, as a pandas DataFrame."""
         return self.answers(name).to_pandas()
@@ -248,11 +298,9 @@ class Control:
             kept = self.progress[-1].get("kept") if self.progress else None
             now = "" if kept is None else f": {kept:,} events now"
             return f"{said}\n\ngroups are spread over the executors, in Spark's state store{now}"
-        state = self.checkpoint.last()
-        if state is None:
+        monitor = self._last_monitor()
+        if monitor is None:
             return "nothing has been read yet"
-        unused = dict.fromkeys(self.checkpoint.services(), Remote(lambda _: {}))  # to explain, none is asked
-        monitor = Monitor.restore(state.monitor, services=unused)
         return "\n\n".join([monitor.explain(), *_reduction(len(monitor.ranking_plans()))])
 
 

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from skyband.answers.answer import Answers
-from skyband.answers.table import joined
+from skyband.answers.table import column_as_text, joined
 from skyband.engine.intake import Ranking
 from skyband.engine.monitor import Monitor
 from skyband.engine.plans import PendingBackfill
+from skyband.engine.schema import text_ids
 from skyband.errors import SkybandError
 from skyband.events.ahead import ahead_time
 from skyband.queries.query import Query
 from skyband.spark import columns
 from skyband.spark.checkpoint import State
-from skyband.spark.control import check, query_of
+from skyband.spark.control import check, check_ids, query_of
 from skyband.spark.loop import ASKED, Blamed, StreamJob, StreamSpec, datetime_of
 from skyband.spark.reducers.base import BatchProgress
 from skyband.spark.reducers.partials import PartialsReducer
@@ -154,6 +155,7 @@ class MonitorJob(StreamJob):
 
     def _register(self, query: Query) -> None:
         check(query, self.monitor.queries, self.spec.source, self.spec.schema, self.spec.services)
+        check_ids(query, [*self.declared, *self.monitor.queries], self.spec.source, self.spec.schema)
         self.spec.limits.check([query], self.monitor.queries)
         self.state.suspended.pop(query.name, None)
         self._announce([query])
@@ -187,8 +189,10 @@ class MonitorJob(StreamJob):
     def _announce(self, more: Sequence[Query] = ()) -> None:
         """Let the monitor know which columns it will be given, also for some more queries."""
         plain = [query for query in more if query.ranks_events]
-        rankings = [*(plan.ranking for plan in self.monitor.ranking_plans()), *(Ranking.of(query) for query in plain)]
-        self.monitor.declare(columns.declared(self.spec.schema, rankings))
+        plans = self.monitor.ranking_plans()
+        rankings = [*(plan.ranking for plan in plans), *(Ranking.of(query) for query in plain)]
+        carried = [*(plan.outputs for plan in plans), *(query.carried for query in plain)]
+        self.monitor.declare(columns.declared(self.spec.schema, rankings, [one for some in carried for one in some]))
 
     # One batch.
 
@@ -222,7 +226,12 @@ class MonitorJob(StreamJob):
         found = [part for part in progress.answers if len(part)]
         for part in found:
             self._note_latest(part.latest())
-        return joined([part.table(quality=True) for part in found]) if found else None
+        if not found:
+            return None
+        table = joined([part.table(quality=True) for part in found])
+        # Once the ids of one query are text, all are: sinks have one column for them.
+        texts = text_ids([*self.declared, *monitor.queries], spec.source, spec.schema)
+        return column_as_text(table, "id") if texts else table
 
     def _past(self, wanted: PendingBackfill, session: SparkSession) -> pa.Table:
         """Return the candidates among the events of an interval of the past."""
@@ -238,7 +247,8 @@ class MonitorJob(StreamJob):
         windows: dict[str, dict[str, Any]] = {}
         for answer in answers:
             windows[answer.query] = {
-                "window_start": str(answer.start), "window_end": str(answer.end), "rows": len(answer),
+                "window_start": None if answer.start is None else str(answer.start), "window_end": str(answer.end),
+                "rows": len(answer),
                 "exact": answer.exact, "why": answer.why,
             }  # fmt: skip
             if answer.refreshes is not None:

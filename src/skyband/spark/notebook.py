@@ -35,8 +35,7 @@ class Board:
         table, found = self.control.answers(), []
         listed: dict[str, list[Row]] = {}
         for row in table.to_pylist():
-            ranked = Row(row["rank"], row["id"], row["score"], row["time"], row.get("partition"))
-            listed.setdefault(row["query"], []).append(ranked)
+            listed.setdefault(row["query"], []).append(Row.of(row))
         for entry in self.control.queries:
             name, end = entry["name"], entry.get("latest", {}).get("window_end", "")
             if self.names and name not in self.names:

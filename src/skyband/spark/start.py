@@ -129,7 +129,8 @@ def start(
     _check_folders(stream)
     Monitor(listed, services=stream.services)  # refuses what is no query, and names that come twice
     for number, query in enumerate(listed):
-        columns.check_names(query.select, schema.names)
+        used = [name for output in query.carried for name in output.expression.columns]
+        columns.check_names(used, schema.names)
         check(query, listed[:number], source, schema, stream.services)
     stream.limits.check(listed)
     if placement not in ("driver", "executors"):

@@ -87,8 +87,8 @@ def answers_of(
     bucket = F.pmod(F.hash(columns.value(partition, schema)), F.lit(buckets))
     latest = F.lit(None) if ahead is None else F.unix_micros(F.current_timestamp()) + F.lit(ahead)
     dealt = df.withColumns({_BUCKET: bucket, _NOT_AFTER: latest.cast("bigint")})
-    select = [*(name for query in queries for name in query.select), _BUCKET, _NOT_AFTER]
-    names, worked_out = columns.needed(source, schema, map(Ranking.of, queries), select)
+    outputs = [output for query in queries for output in query.carried]
+    names, worked_out = columns.needed(source, schema, list(map(Ranking.of, queries)), outputs, [_BUCKET, _NOT_AFTER])
     view = dealt.select(*map(columns.quoted, names), *worked_out)
     plan = Plan(
         queries=tuple(queries),
@@ -137,6 +137,7 @@ def _check_queries(queries: Sequence[Query]) -> Expression:
     for query in queries:
         problem = (
             "has no partition_by, so there are no groups to spread" if query.partition_by is None
+            else "aggregates, and buckets keep events" if not query.ranks_events
             else "counts events as they arrive, which executors do not see in one order" if query.window.counts
             else "emits early answers, which buckets would give in pieces" if query.emit == "early"
             else None
@@ -233,7 +234,7 @@ class Plan:
         changes = {name: pc.sum(visits[name]).as_py() or 0 for name in COUNTED + HELD}
         watermark = pc.max(visits["watermark"]).as_py()
         return Outcome(
-            pa.Table.from_batches(answers, self.answers), changes, watermark and _microseconds(watermark),
+            _flagged(pa.Table.from_batches(answers, self.answers)), changes, watermark and _microseconds(watermark),
             pc.sum(visits["rows"]).as_py() or 0, pc.max(visits["notAfter"]).as_py(), pc.min(visits["aheadAt"]).as_py(),
         )  # fmt: skip
 
@@ -253,8 +254,9 @@ class Plan:
 
     def _columns(self, monitor: Monitor) -> pa.Schema:
         """Return the columns of the rows, and those that only queries of the past wanted to carry."""
-        carried = {name for ranking in monitor.ranking_plans() for name in ranking.select} - set(self.rows.names)
         assert monitor.schema is not None
+        outputs = [output for ranking in monitor.ranking_plans() for output in ranking.outputs]
+        carried = {name for output in outputs for name in output.needs(monitor.schema)} - set(self.rows.names)
         return pa.schema([*self.rows, *(field for field in monitor.schema if field.name in carried)])
 
     def push(self, monitor: Monitor, batches: Sequence[pa.RecordBatch], not_after: int | None) -> dict[str, Any]:
@@ -263,6 +265,21 @@ class Plan:
         monitor.push(rows.combine_chunks(), not_after=not_after)
         ahead = None if not_after is None else ahead_time(rows, self.source, not_after)
         return {"rows": rows.num_rows, "notAfter": not_after, "aheadAt": ahead}
+
+
+def _flagged(answers: pa.Table) -> pa.Table:
+    """Return answers, each as a whole not exact where a bucket's part of it is not: of ties, only some may be cut."""
+    exact = answers["exact"].to_pylist()
+    if all(exact):
+        return answers
+    of = list(zip(answers["query"].to_pylist(), answers["window_end"].to_pylist(), strict=True))
+    reasons = zip(of, exact, answers["why"].to_pylist(), strict=True)
+    known = {answer: why for answer, is_exact, why in reasons if not is_exact}
+    flags = {"exact": [answer not in known for answer in of], "why": [known.get(answer) for answer in of]}
+    for name, values in flags.items():
+        field = answers.schema.field(name)
+        answers = answers.set_column(answers.column_names.index(name), field, pa.array(values, field.type))
+    return answers
 
 
 class StateStoreJob(StreamJob):
@@ -294,7 +311,8 @@ class StateStoreJob(StreamJob):
             of_window = [("window_start", "max"), ("window_end", "max"), ("rank", "count"), ("exact", "min")]
             windows = {
                 row["query"]: {
-                    "window_start": str(row["window_start_max"]), "window_end": str(row["window_end_max"]),
+                    "window_start": (start := row["window_start_max"]) and str(start),
+                    "window_end": str(row["window_end_max"]),
                     "rows": row["rank_count"], "exact": row["exact_min"], "why": None,
                 }
                 for row in last.group_by("query").aggregate(of_window).to_pylist()

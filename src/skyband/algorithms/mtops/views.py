@@ -46,7 +46,7 @@ class Scheduler:
 
         With a step, once the windows that end then are answered, the view of that start needs only k; 0 closes it.
         """
-        sizes, slides, _, ks, _ = layout(self.members)
+        sizes, slides, _, ks, *_ = layout(self.members)
         number = np.maximum(-((self.next_start - passed) // slides), 0)  # of windows that start before `passed`
         which, start = progressions(self.next_start, slides, number)
         self.next_start += number * slides

@@ -14,7 +14,7 @@ import numpy as np
 
 from skyband.errors import TooManyWindows
 from skyband.order import BoolArray, FloatArray, IntArray
-from skyband.windows import MOST_DUE, NEVER, Schedule, layout, progressions
+from skyband.windows import MOST_DUE, NEVER, Layout, Schedule, layout, progressions
 
 UNTOUCHED = 2**62
 """Depth of a pane of which nothing was ever dropped."""
@@ -44,6 +44,7 @@ class Panes:
     """
 
     def __init__(self, schedules: Sequence[Schedule] = ()) -> None:
+        self._schedules = schedules
         self._rest, self._slide = _residues(schedules)
         self.cuts = np.empty(0, np.int64)
         self.base = 0
@@ -92,15 +93,18 @@ class Panes:
 
     def refine(self, schedules: Sequence[Schedule]) -> bool:
         """Serve other schedules from now on: known panes get their cuts too; tell whether any was cut."""
+        grew = self._grow
         before = set(zip(self._rest.tolist(), self._slide.tolist(), strict=True))
-        self._rest, self._slide = _residues(schedules)
+        self._schedules, (self._rest, self._slide) = schedules, _residues(schedules)
         added = set(zip(self._rest.tolist(), self._slide.tolist(), strict=True)) - before
-        if len(self.cuts) == 0 or not added:  # the cuts of queries that went may stay
+        if len(self.cuts) == 0 or not (added or grew):  # the cuts of queries that went may stay
             return False
-        rest, slide = np.array(sorted(added), np.int64).T
         first, last = int(self.cuts[0]) + 1, int(self.cuts[-1]) - 1
-        first = first + (rest - first) % slide
-        new = np.unique(progressions(first, slide, np.maximum((last - first) // slide + 1, 0))[1])
+        if grew or self._grow:  # panes may have been joined
+            new = self._needed(first, last)
+        else:
+            rest, slide = np.array(sorted(added), np.int64).T
+            new = _terms(rest, slide, first, last)
         place = np.searchsorted(self.cuts, new)
         known = self.cuts[place] == new
         new, place = new[~known], place[~known]
@@ -110,6 +114,34 @@ class Panes:
         self.best_dropped = np.insert(self.best_dropped, place, self.best_dropped[place - 1])
         self.cuts = np.insert(self.cuts, place, new)
         return len(new) > 0
+
+    @property
+    def _grow(self) -> bool:
+        """Whether there are windows that grow: then panes are joined, and old ones are only cut as far as needed."""
+        return any(schedule.grows for schedule in self._schedules)
+
+    def _needed(self, first: int, last: int) -> IntArray:
+        """Return the cuts from `first` to `last` where windows that are not yet answered start or end."""
+        columns = layout(self._schedules)
+        starts = _terms(columns.phase, columns.period, np.maximum(columns.start, first), last)
+        ends = _terms(columns.phase + columns.size, columns.slide, np.maximum(columns.closed + 1, first), last)
+        return np.union1d(starts, ends)
+
+    def join(self, columns: Layout, starts: IntArray, sealed_to: int) -> bool:
+        """Drop the cuts before `sealed_to` where no coming window starts; tell whether there were any.
+
+        `starts` are where the next windows start.
+        """
+        first = int(self.cuts[0])
+        coming = _terms(columns.phase, columns.period, np.maximum(starts, first + 1), sealed_to)
+        keep = (self.cuts >= sealed_to) | (self.cuts == first) | np.isin(self.cuts, coming)
+        if keep.all():
+            return False
+        begins = np.flatnonzero(keep)
+        self.depth = np.minimum.reduceat(self.depth, begins)
+        self.best_dropped = np.maximum.reduceat(self.best_dropped, begins)
+        self.cuts, self.cut_after_loss = self.cuts[keep], self.cut_after_loss[keep]
+        return True
 
     def record_loss(self, panes: IntArray, depth: int, best: FloatArray | float) -> None:
         """Record dropped events of panes: the best has merit `best`; each is dominated by `depth` kept events."""
@@ -141,9 +173,10 @@ class Panes:
         """
         if frontier == NEVER or len(self.cuts) == 0:
             return NEVER
-        first, size, slide = int(self.cuts[0]), schedule.size, schedule.slide
-        newest = schedule.last_end_of(frontier) - size
-        windows = max((newest + size - first) // slide, 0) + 2  # back to before all panes: there may be very many
+        first, slide = int(self.cuts[0]), schedule.slide
+        newest = schedule.last_due(max(frontier, schedule.closed_to) if schedule.endless else frontier)
+        # Back to before all panes, there may be very many; where windows grow, those that are answered do not matter.
+        windows = max((newest - (max(first, schedule.closed_to) if schedule.grows else first)) // slide, 0) + 2
         if windows > MOST_EDGES:
             msg = (
                 f"a new query with a slide of {slide} has {windows:,} windows among the events that are kept (from "
@@ -152,12 +185,14 @@ class Panes:
             raise TooManyWindows(msg)
         least = np.minimum.accumulate(self.depth[::-1])[::-1]
         for begin in range(0, windows, AT_ONCE):
-            starts = newest - slide * np.arange(begin, min(begin + AT_ONCE, windows))
+            ends = newest - slide * np.arange(begin, min(begin + AT_ONCE, windows))
+            starts = schedule.start_of(ends)
             depth = least[np.maximum(np.searchsorted(self.cuts, starts, side="right") - 1, 0)]
-            exact = self._are_whole(starts, frontier) & self._are_whole(starts + size, frontier)
+            exact = self._are_whole(starts, frontier) & self._are_whole(ends, frontier)
             exact &= (depth >= schedule.k) & ((starts >= first) | (not self.forgot))
+            exact |= (ends <= schedule.closed_to) & schedule.grows
             if not exact.all():
-                return int(starts[exact.argmin()]) + slide
+                return int(starts[exact.argmin()]) + schedule.period
         return NEVER
 
     def _are_whole(self, cuts: IntArray, frontier: int) -> BoolArray:
@@ -187,6 +222,9 @@ class Panes:
 
     def _between(self, low: int, high: int) -> IntArray:
         """Return all cuts from the last one at or before `low` to the first one after `high`."""
+        if self._grow:  # before what is answered there may be none for long: then there is one at `low`
+            behind = min(s.first_end_after(max(high, s.closed_to)) for s in self._schedules)
+            return np.union1d(self._needed(low, behind), [low, behind])
         rest, slide = self._rest, self._slide
         low = int((low - (low - rest) % slide).max())
         high = int((high + slide - (high - rest) % slide).min())
@@ -200,17 +238,30 @@ class Panes:
             raise TooManyWindows(msg)
         if (high - low) // grid + 1 <= listed:  # a plain grid is no longer than the list, and cheaper
             return np.arange(low, high + 1, grid, dtype=np.int64)
-        first = low + (rest - low) % slide
-        return np.unique(progressions(first, slide, np.maximum((high - first) // slide + 1, 0))[1])
+        return _terms(rest, slide, low, high)
+
+
+def _terms(rest: IntArray, slide: IntArray, first: IntArray | int, last: int) -> IntArray:
+    """Return the places from `first` to `last` that are in some residue class: `rest` modulo `slide`, in order."""
+    first = first + (rest - first) % slide
+    count = np.maximum((last - first) // slide + 1, 0)
+    if (listed := int(count.sum())) > MOST_EDGES:
+        msg = (
+            f"event time jumps to {last} (microseconds), {listed:,} window edges; check the unit of the time column "
+            "(time_unit), or filter out rows with impossible times"
+        )
+        raise TooManyWindows(msg)
+    return np.unique(progressions(first, slide, count)[1])
 
 
 def _residues(schedules: Sequence[Schedule]) -> tuple[IntArray, IntArray]:
     """Return where windows start and end as residue classes: places that are `rest` modulo `slide`."""
     if not schedules:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    size, slide, phase, *_ = layout(schedules)
-    pairs = zip((phase % slide).tolist(), slide.tolist(), strict=True)
-    ends = zip(((phase + size) % slide).tolist(), slide.tolist(), strict=True)
+    columns = layout(schedules)
+    phase, slide = columns.phase, columns.slide
+    pairs = zip((phase % slide).tolist(), slide.tolist(), strict=True)  # windows that grow start where others end
+    ends = zip(((phase + columns.size) % slide).tolist(), slide.tolist(), strict=True)
     rest, slide = np.array(sorted({*pairs, *ends}), np.int64).T.copy()
     return rest, slide
 

@@ -153,7 +153,7 @@ def _thresholds(panes: Panes, low: int, high: int, partitions: int, kth: Kth) ->
     threshold, threshold_time = np.full(size, -np.inf), np.full(size, -(2**63), np.int64)
     pane = kth[0] - panes.base - low
     inside = (pane >= 0) & (pane < high - low)
-    slot = pane[inside] * partitions + (kth[1][inside] if partitions > 1 else 0)
+    slot = pane[inside] * partitions + kth[1][inside]
     threshold[slot], threshold_time[slot] = kth[2][inside], kth[3][inside]
     return threshold, threshold_time, np.full(size, -1, np.int64)
 

@@ -349,9 +349,9 @@ def seal(
     cuts, first
         All cuts, and the first pane to seal.
     queries
-        Per query: start of the next unanswered window (moved forward), k, slide.
+        Per query: start of the next unanswered window (moved forward), k.
     due
-        Windows to answer in order of their ends: query, start, end.
+        Windows to answer in order of their ends: query, start, end, and where the query's next one starts.
     depth, worst
         Per pane: the least K that anything was dropped by, and the best merit of that.
     picks, offsets
@@ -362,7 +362,7 @@ def seal(
     The band's new length, and which of the two bands it is in.
     """
     merit, time, key, part, position = events
-    starts, ks, slides = queries
+    starts, ks = queries
     slots, ends = fresh
     at = np.zeros(starts.size, np.int64)
     since = find_needs(cuts, starts, ks, at, first - 1)
@@ -436,5 +436,5 @@ def seal(
                 n = pick(events, band, m, due[1][d], ks[q], code, marks, d, picks, n)
             d += 1
             offsets[d] = n
-            starts[q] = due[1][d - 1] + slides[q]
+            starts[q] = due[3][d - 1]
     return m, side

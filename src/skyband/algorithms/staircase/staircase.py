@@ -53,7 +53,8 @@ from skyband.compiled import THREADS, in_threads, split
 from skyband.events.store import EventStore
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_runs, sort_runs
 from skyband.queries.query import Distinct
-from skyband.windows import NEVER, DueWindows, Schedule, format_extent, layout
+from skyband.times import FARTHEST
+from skyband.windows import NEVER, DueWindows, Layout, Schedule, format_extent, layout
 
 MODES = {None: ALL, "best": BEST, "latest": LATEST}
 MOST_PICKS = 1 << 23
@@ -84,7 +85,6 @@ class Staircase(Algorithm):
         cut = self.panes.refine(schedules)
         if cut:
             self.open_pane = self.panes.number(self.store.position[self.open])
-            self.band = (self.band[0], self.panes.number(self.store.position[self.band[0]]), self.band[2])
         if cut or self.k < before:
             self._set_open(self.open, self.open_pane, 0)
             self._count_anew(NO_SLOTS)
@@ -101,8 +101,11 @@ class Staircase(Algorithm):
 
     @property
     def proves(self) -> bool:
-        """Whether the best of what was dropped is known: where events are ranked, in one partition."""
-        return self.mode == ALL and self._partitions() == 1
+        """Whether the best of what was dropped is known: where events are ranked, and not by partitions.
+
+        Of these, one may be gone that has a place in the answer, however bad its events are.
+        """
+        return self.mode == ALL and not self.store.partitioned
 
     def forget_between(self, low: int, high: int) -> None:
         """Drop what is kept there; the panes have lost nothing then."""
@@ -209,14 +212,19 @@ class Staircase(Algorithm):
 
     def _sort_runs(self, slots: SlotArray, ends: IntArray) -> None:
         """Sort each pane's events in place, on all cores where there are many."""
-        many = len(slots) >= PARALLEL_SLOTS and len(ends) > THREADS
-        runs = itertools.pairwise(split(len(ends), THREADS if many else 1))
-        stretches = [(int(ends[a - 1]) if a else 0, ends[a:b]) for a, b in runs]
         events = columns_of(self.store)[:-1]
+        if len(slots) < PARALLEL_SLOTS or len(ends) <= THREADS:
+            sort_runs(slots, ends, *events)
+            return
+        runs = itertools.pairwise(split(len(ends), THREADS))
+        stretches = [(int(ends[a - 1]) if a else 0, ends[a:b]) for a, b in runs]
         in_threads(sort_runs, [(slots[start : end[-1]], end - start, *events) for start, end in stretches])
 
-    def _count_anew(self, late: SlotArray) -> None:
-        """Insert late events into the band and recount how often each event is dominated: the general, slower way."""
+    def _count_anew(self, late: SlotArray, starts: IntArray | None = None) -> None:
+        """Insert late events into the band and recount how often each event is dominated: the general, slower way.
+
+        `starts` are where the queries' next windows start, if that is not known by what is closed.
+        """
         store, base = self.store, self.panes.base
         slots = np.concatenate([self.band[0], late])
         if self.mode == LATEST:
@@ -225,8 +233,8 @@ class Staircase(Algorithm):
         pane, dominated = self.panes.number(store.position[slots]), np.zeros(len(slots), np.int64)
         if self.mode != LATEST:
             band, out = self._bands(slots, pane - base, dominated, len(slots))
-            starts, ks, _ = self._queries()
-            last = self.sealed - base - 1
+            starts, last = layout(self.schedules).start if starts is None else starts, self.sealed - base - 1
+            ks = np.array([schedule.k for schedule in self.schedules], np.int64)
             since = kernel.find_needs(self.panes.cuts, starts, ks, np.zeros(len(starts), np.int64), last)
             code, codes = self._codes(slots) if self.mode == BEST else (np.arange(store.size), store.size)
             scratch = (code, np.full(codes, -1, np.int64))
@@ -243,12 +251,15 @@ class Staircase(Algorithm):
             return Selection(NO_SLOTS, np.zeros(len(due) + 1, np.int64))
         if len(due):
             self.panes.cover(int(self.panes.cuts[0]), int(due.end[-1]))
-        queries = self._queries()
+        columns = layout(self.schedules)
+        queries = columns.start, columns.k
         unsure = self._unsure(due)
-        pieces = self._pieces(due, queries[1])
-        picks = [self._seal(piece, int(piece.end[-1]), queries) for piece in pieces[:-1]]
-        picks.append(self._seal(pieces[-1], sealed_to, queries))
+        pieces = self._pieces(due, columns.k)
+        picks = [self._seal(piece, int(piece.end[-1]), columns, queries) for piece in pieces[:-1]]
+        picks.append(self._seal(pieces[-1], sealed_to, columns, queries))
         self._forget(queries[0])
+        if np.any(columns.period != columns.slide):
+            self._join_panes(columns, queries[0])
         slots, lengths = (np.concatenate(parts) for parts in zip(*picks, strict=True))
         found = Selection(slots, np.append(0, np.cumsum(lengths)))
         return replace(found, proven=self._proven(due, found, unsure)) if unsure else found
@@ -277,11 +288,6 @@ class Staircase(Algorithm):
             proven[window] = np.isnan(lost) or (full and self.store.merit[held[-1]] > lost)
         return proven
 
-    def _queries(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Return where each query's next window starts, its k and its slide."""
-        columns = layout(self.schedules)
-        return columns.start, columns.k, columns.slide
-
     def _pieces(self, due: DueWindows, ks: IntArray) -> list[DueWindows]:
         """Split the due windows so that the answers of one piece fit into memory; those that end together stay so."""
         if len(due) == 0:
@@ -293,7 +299,7 @@ class Staircase(Algorithm):
         return [due[a:b] for a, b in itertools.pairwise(edges)]
 
     def _seal(
-        self, due: DueWindows, sealed_to: int, queries: tuple[IntArray, IntArray, IntArray]
+        self, due: DueWindows, sealed_to: int, columns: Layout, queries: tuple[IntArray, IntArray]
     ) -> tuple[SlotArray, IntArray]:
         """Seal the panes that end by `sealed_to`, and move the queries' starts forward.
 
@@ -313,7 +319,8 @@ class Staircase(Algorithm):
         picks = np.empty(int(queries[1][due.query].sum()) * self._partitions() + 1, np.int32)
         m, side = kernel.seal(
             columns_of(self.store), self._codes(np.concatenate([self.band[0], fresh])), self.mode,
-            self._partitions() == 1, bands, held, (fresh, ends), cuts, first, queries, (due.query, due.start, due.end),
+            self._partitions() == 1, bands, held, (fresh, ends), cuts, first, queries,
+            (due.query, due.start, due.end, columns.following(due)),
             self.panes.depth, self.panes.best_dropped, picks, offsets,
         )  # fmt: skip
         band = bands[side]
@@ -353,6 +360,12 @@ class Staircase(Algorithm):
         oldest = int(np.searchsorted(cuts, starts.min(initial=cuts[-1]), side="right")) - 1
         kept_from = int(self.band[1].min(initial=self.sealed))
         self.panes.forget(min(oldest, kept_from - self.panes.base))
+
+    def _join_panes(self, columns: Layout, starts: IntArray) -> None:
+        """Make one pane of sealed ones that are in the same windows from now on: as where windows grow."""
+        if self.panes.join(columns, starts, self.sealed_to):
+            self.open_pane = self.panes.number(self.store.position[self.open])
+            self._count_anew(NO_SLOTS, starts)
 
     def _open_ranks(self) -> IntArray:
         return rank_in_runs(self.open_pane, self.store.part[self.open])
@@ -416,13 +429,16 @@ class Staircase(Algorithm):
         for start, k, name in sorted((s.next_start, s.k, s.name) for s in self.schedules):
             if k > depth:
                 depth = k
-                since = "the beginning" if start == NEVER else moment(start)
+                since = "the beginning" if start <= -FARTHEST else moment(start)
                 steps.append(f"{k} deep from {since} on (because of {name!r})")
         kept = "the latest event of each id" if self.mode == LATEST else f"their best {self.k}"
-        widths = (format_extent(width, self.store.counts) for width in pane_widths(self.schedules))
+        widths = [format_extent(width, self.store.counts) for width in pane_widths(self.schedules)]
+        cut = f"start and end on cuts that make panes of {' to '.join(widths)}"
+        if self.store.placed and not self.store.counts:
+            cut = "are the periods of a calendar, each of them one pane"
         held, band = (f": {len(slots):,} events" if len(self.kept()) else "" for slots in (self.open, self.band[0]))
         return [
-            f"windows start and end on cuts that make panes of {' to '.join(widths)}: one pass serves all",
+            f"windows {cut}: one pass serves all",
             f"open panes keep {kept}{held}",
             f"sealed panes keep the staircase skyband, {', '.join(steps)}{band}",
         ]

@@ -14,7 +14,7 @@ from typing import Any
 
 from rdflib import BNode, URIRef, Variable
 
-from skyband.expressions.parse import AGGREGATES
+from skyband.expressions.parse import PLAIN_AGGREGATES
 from skyband.expressions.tree import NULL, Call, Column, Node
 from skyband.languages.mapping import Mapping
 from skyband.languages.rspql.clauses import PART_NAMESPACE, Part
@@ -251,9 +251,11 @@ class Patterns:
         return replace(inner, values=values)
 
     def _aggregate(self, name: str, one: Any, inner: Match) -> Node:
-        if name not in AGGREGATES or one.distinct:
-            what = f"{name.upper()}(DISTINCT …)" if name in AGGREGATES else name.upper()
-            self.terms.fail(f"the aggregate {what} is not supported; there are {', '.join(AGGREGATES)}", name)
+        if name == "count" and one.distinct and one.vars != "*":
+            return Call("count distinct", (self.terms.convert(one.vars, inner.values),))
+        if name not in PLAIN_AGGREGATES or one.distinct:
+            what = f"{name.upper()}(DISTINCT …)" if name in PLAIN_AGGREGATES else name.upper()
+            self.terms.fail(f"the aggregate {what} is not supported; there are {', '.join(PLAIN_AGGREGATES)}", name)
         if one.vars == "*" or (name == "count" and one.vars == self.subject):
             return Call(name, ())
         return Call(name, (self.terms.convert(one.vars, inner.values),))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 from skyband.errors import QueryError
-from skyband.expressions.parse import AGGREGATES
+from skyband.expressions.parse import PLAIN_AGGREGATES
 from skyband.expressions.tree import Call, Column, Literal, Node, Type, columns
 from skyband.languages.mapping import DEFAULT_NAMESPACE
 from skyband.languages.rspql.extents import write_window
@@ -33,6 +33,9 @@ def write(query: Query, id: str, stream: str) -> str:  # noqa: A002 - as everywh
     if query.emit not in _KINDS:
         msg = f"RSP-QL has no words for emit={query.emit!r}; use {', '.join(map(repr, _KINDS))}"
         raise QueryError(msg, query.name)
+    if query.window.kind != "sliding":
+        msg = f"RSP-QL has no words for {query.window!r}; it has windows that slide, by size and slide"
+        raise QueryError(msg, query.name)
     if query.is_set and query.max_rows != MAX_ROWS:
         msg = f"RSP-QL has no words for max_rows={query.max_rows}; leave it out"
         raise QueryError(msg, query.name)
@@ -42,7 +45,25 @@ def write(query: Query, id: str, stream: str) -> str:  # noqa: A002 - as everywh
     if isinstance(query.where_expression and query.where_expression.tree, Literal):
         msg = f"the condition {query.where!r} is a constant, which RSP-QL does not filter by; leave it out"
         raise QueryError(msg, query.name)
+    if beyond := _beyond(query):
+        msg = f"RSP-QL has no {', no '.join(beyond)}; leave it out to write the query"
+        raise QueryError(msg, query.name)
     return _Writing(query, id).text(stream)
+
+
+def _beyond(query: Query) -> list[str]:
+    """List what a query has that RSP-QL has no words for."""
+    given = {
+        "partition_by with several keys or a name": bool(query.key_columns) and query.partition_by is not None,
+        "group_by with several keys or an expression": any(key.column is None for key in query.group_keys)
+        or len(query.group_keys) > 1,
+        "select with expressions": any(output.column is None for output in query.outputs),
+        "approx_count_distinct": "approx_count_distinct(" in str(query.score_expression),
+        "having": query.having is not None,
+        "ties": query.ties is not None,
+        "prefer": query.prefer != "latest",
+    }
+    return [what for what, there in given.items() if there]
 
 
 class _Writing:
@@ -54,7 +75,7 @@ class _Writing:
         self.score, self.where, self.partition = (None if one is None else one.tree for one in trees)
         used = [name for one in (self.score, self.where, self.partition) if one is not None for name in columns(one)]
         self.remote = None if query.join is None else query.join.service
-        self.key = query.group_by or id_
+        self.key = query.group_keys[0].name if query.group_keys else id_
         on = self.key if query.join is None else query.join.on or self.key
         names = dict.fromkeys([*sorted(set(used)), *query.select, on, self.key])
         self.columns = [name for name in names if name not in (id_, self.remote)]
@@ -119,8 +140,10 @@ class _Writing:
         if isinstance(node, Literal):
             return _constant(node)
         args = [self._write(arg) for arg in node.args]
-        if node.name in AGGREGATES:
+        if node.name in PLAIN_AGGREGATES:
             return f"{node.name.upper()}({args[0] if args else '*'})"
+        if node.name == "count distinct":
+            return f"COUNT(DISTINCT {args[0]})"
         if node.name == "case" and len(args) == 3:
             return f"IF({', '.join(args)})"
         nested = [self._nested(arg, text) for arg, text in zip(node.args, args, strict=True)]

@@ -66,6 +66,11 @@ function spark(svg, values) {
 
 const finite = (value) => (value === null || !Number.isFinite(Number(value)) ? null : Number(value));
 
+const windowInWords = (table) =>
+  table.cumulative ? `${table.cumulative}, growing by ${table.step}`
+    : table.all_time ? `all time, every ${table.every}`
+      : `each ${table.calendar} of ${table.zone}`;
+
 // ---- One leaderboard.
 
 class Board {
@@ -87,7 +92,8 @@ class Board {
     $("h2", this.node).textContent = name;
     $("h2", this.node).title = name;
     $(".rows", this.node).setAttribute("aria-label", name);
-    const window_ = query.slide === query.size ? `each ${query.size}` : `${query.size}, every ${query.slide}`;
+    const window_ = query.window ? windowInWords(query.window)
+      : query.slide === query.size ? `each ${query.size}` : `${query.size}, every ${query.slide}`;
     const best = query.k === "all" ? "all that pass" : `${query.order === "asc" ? "least" : "best"} ${whole.format(query.k)}`;
     $(".what", this.node).textContent = `${best}${query.partition_by ? ` of each ${query.partition_by}` : ""} · ${window_}`;
     $(".how", this.node).textContent = query.score + (query.where ? ` where ${query.where}` : "");
@@ -140,7 +146,7 @@ class Board {
     svg.toggleAttribute("hidden", query.k === "all");
     $("b", label).textContent = score(answer.threshold);
     $("span", label).textContent = query.k === 1 ? "best" : `at rank ${whole.format(query.k)}`;
-    $("time", this.node).title = `${answer.start} to ${answer.end}`;
+    $("time", this.node).title = answer.start === null ? `to ${answer.end}` : `${answer.start} to ${answer.end}`;
     this.age();
   }
 

@@ -30,10 +30,10 @@ ROWS_AT_ONCE = 1 << 18
 def used(source: StreamColumns, schema: pa.Schema, monitor: Monitor) -> list[str]:
     """Return the columns that the core needs of a stream to evaluate all rankings by itself."""
     plans = monitor.ranking_plans()
-    select = [name for plan in plans for name in plan.select]
-    expressions = columns.expressions_of(plan.ranking for plan in plans)
+    outputs = [output for plan in plans for output in plan.outputs]
+    expressions = columns.expressions_of((plan.ranking for plan in plans), outputs)
     named = [find_column(name, schema).name for e in expressions for name in e.columns]
-    return list(dict.fromkeys([source.time, source.id, *select, *named]))
+    return list(dict.fromkeys([source.time, source.id, *named]))
 
 
 class RankingPrefilter(Prefilter):

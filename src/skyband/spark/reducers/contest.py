@@ -3,7 +3,8 @@
 Later events win ties. So in an ordered stream each of many equal events dominates the one before, and all reach any
 threshold. Where that would send many rows to the driver, Spark ranks them by the full order, within each pane and
 partition, and only the best K come. Each task drops the others before it exchanges any row, while K is below
-``spark.sql.optimizer.windowGroupLimitThreshold``.
+``spark.sql.optimizer.windowGroupLimitThreshold``. Where equal scores share a rank, all that tie with the K-th come, as
+far as an answer may show them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.engine.plans import RankingPlan
-from skyband.order import IntArray
+from skyband.order import IntArray, Ties
 from skyband.spark.columns import comparable
 from skyband.spark.reducers.thresholds import MOST_BUCKETS, constant, numbers
 
@@ -37,7 +38,8 @@ class Contest:
 
     The texts are SQL; `inside` is whether an event lies in a pane. The columns `ties` order events that are equal in
     merit, time and id. Where they are not `complete`, events that are equal by all these may differ, so all of them
-    come. With `distinct`, an id takes one place only.
+    come. With `distinct`, an id takes one place only. With `tied`, equal merits share a place, and of each pane
+    `most` events come.
     """
 
     where: str
@@ -50,6 +52,9 @@ class Contest:
     complete: bool
     k: int
     distinct: bool
+    earliest: bool = False
+    tied: Ties | None = None
+    most: int = 0
 
     @classmethod
     def of(
@@ -73,9 +78,12 @@ class Contest:
         ties, complete = _ties(plan, schema)
         if part is not None and plan.partition_type == "text":
             part = f"cast({part} AS BINARY)"  # by its bytes: a collation may take other texts for equal
-        distinct = plan.ranking.distinct == "best"
+        ranking = plan.ranking
         # Adding 0 makes one zero of the two.
-        return cls(where, f"({merit} + 0D)", part or "0", time, inside, pane, ties, complete, plan.k, distinct)
+        return cls(
+            where, f"({merit} + 0D)", part or "0", time, inside, pane, ties, complete, plan.k,
+            ranking.distinct == "best", ranking.prefer == "earliest", ranking.ties, ranking.max_ties + 1,
+        )  # fmt: skip
 
     @property
     def free(self) -> str:
@@ -100,7 +108,8 @@ class Contest:
         )
         place = [F.col(ROLE), F.expr(f"if(`{ROLE}` = {LATEST} OR {_competes(n)}, -1L, `{ROW}`)"), pane, part]
         rank, own, kinds = f"skyband rank {n}", f"skyband own {n}", {field.name: field.dataType for field in df.schema}
-        order, ties = [merit.desc(), F.col(_TIME).desc()], [comparable(name, kinds[name]) for name in self.ties]
+        recency = F.expr(f"if(`{ROLE}` = {LATEST}, `{_TIME}`, -`{_TIME}`)") if self.earliest else F.col(_TIME)
+        order, ties = [merit.desc(), recency.desc()], [comparable(name, kinds[name]) for name in self.ties]
         if self.distinct:
             first = F.row_number() if self.complete else F.rank()
             mine = Window.partitionBy(*place, comparable(id_, kinds[id_])).orderBy(*order, *ties)
@@ -112,6 +121,12 @@ class Contest:
         number = F.row_number() if self.complete else F.dense_rank() if self.distinct else F.rank()
         by = Window.partitionBy(*place).orderBy(*order, comparable(id_, kinds[id_]), *ties)
         df = df.withColumn(rank, number.over(by))
+        if self.tied is not None:
+            whole = self.complete or not self.distinct  # else an id may have several rows, which would count
+            level = F.rank() if self.tied == "with" and whole else F.dense_rank()
+            shared = level.over(Window.partitionBy(*place).orderBy(merit.desc()))
+            last = F.when(F.col(rank) <= self.most, shared)
+            df = df.withColumn(rank, F.when(F.col(ROLE) == LATEST, F.col(rank)).otherwise(last))
         if alone:
             return df.where(f"`{rank}` <= {self.k}")
         return df.withColumn(rank, F.expr(f"if(`{own}` = 1, `{rank}`, NULL)")) if self.distinct else df
@@ -147,9 +162,9 @@ def _ties(plan: RankingPlan, schema: pa.Schema) -> tuple[tuple[str, ...], bool]:
 
     They do not from the first nested one on: Spark may order its values in another way.
     """
-    select = plan.select
-    nested = [pa.types.is_nested(schema.field(name).type) for name in select]
-    return (select[: nested.index(True)], False) if any(nested) else (select, True)
+    nested = [pa.types.is_nested(output.type(schema)) for output in plan.outputs]
+    names = tuple(output.worked_out(schema) for output in plan.outputs)
+    return (names[: nested.index(True)], False) if any(nested) else (names, True)
 
 
 def best_of_panes(

@@ -19,22 +19,28 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from skyband.calendars import Calendar
 from skyband.engine.groups import ReducedBatch
 from skyband.engine.measures import ROWS
 from skyband.engine.monitor import Monitor
-from skyband.engine.partials import CARRIED, FIRST, ID, PANE, REFRESHED, REMOTE, STREAM, TIME
+from skyband.engine.partials import CARRIED, FIRST, ID, PANE, PART, REFRESHED, REMOTE, STREAM, TIME, part_type
 from skyband.engine.plans import PartialsPlan
 from skyband.events.batch import StreamColumns
 from skyband.events.keys import is_text
+from skyband.expressions import Expression
+from skyband.queries.outputs import plain
 from skyband.spark import columns
 from skyband.spark.columns import quoted
 from skyband.spark.reducers.base import BatchProgress
+from skyband.spark.reducers.thresholds import constant, numbers
 from skyband.windows import NEVER
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-TAKEN, REJECTED, OTHER, LATE, SETTLED, AHEAD = 0, 1, 2, 3, 4, 5
+TAKEN, REJECTED, OTHER, LATE, SETTLED, AHEAD, OUTSIDE = 0, 1, 2, 3, 4, 5, 6
+PERIODS = 366
+"""So many periods of a calendar before and behind the ones that are known of are sent with a batch."""
 _KIND, _NEWEST, _LATEST, _SETTLED_ID = "kind", "newest", "latest", "settled"
 
 
@@ -49,11 +55,11 @@ class PartialsReducer:
         """Take a batch into the queries of a monitor that join or aggregate."""
         reduced: dict[str, ReducedBatch] = {}
         for plan in target.partials_plans():
-            with progress.phase("plan"):
-                frame = self._frame(df, plan, progress.not_after)
-            progress.scans += 1
-            with progress.phase("scan"):
-                table = columns.collected(frame)
+            table = self._collected(df, plan, progress, target.newest, target.newest)
+            outside = table.filter(pc.equal(table[_KIND], OUTSIDE))
+            if outside.num_rows:
+                extent = pc.min(outside[FIRST]).as_py(), pc.max(outside[_NEWEST]).as_py()
+                table = self._collected(df, plan, progress, *extent)
             progress.candidate_rows += table.num_rows
             found = self._reduced(table, plan)
             ahead = table.filter(pc.equal(table[_KIND], AHEAD))
@@ -63,15 +69,25 @@ class PartialsReducer:
         with progress.phase("push"):
             target.merge(partials=reduced)
 
+    def _collected(
+        self, df: DataFrame, plan: PartialsPlan, progress: BatchProgress, low: int, high: int
+    ) -> pa.Table:  # fmt: skip
+        """Return the partials of a batch; of a calendar, as far as its periods around `low` to `high` reach."""
+        with progress.phase("plan"):
+            frame = self._frame(df, plan, progress.not_after, low, high)
+        progress.scans += 1
+        with progress.phase("scan"):
+            return columns.collected(frame)
+
     # On the executors.
 
-    def _frame(self, df: DataFrame, plan: PartialsPlan, not_after: int | None) -> DataFrame:
+    def _frame(self, df: DataFrame, plan: PartialsPlan, not_after: int | None, low: int, high: int) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
         settled = plan.settled
         rows = df.select(
-            *(F.expr(text).alias(name) for name, text in self._columns(plan, not_after).items()),
-            *(F.col(quoted(name)).alias(CARRIED + name) for name in plan.select),
+            *(F.expr(text).alias(name) for name, text in self._columns(plan, not_after, low, high).items()),
+            *(columns.carried(output, self.schema).alias(CARRIED + output.name) for output in plan.outputs),
         )
         if settled.num_rows:
             known = df.sparkSession.createDataFrame(settled.rename_columns([_SETTLED_ID, REFRESHED]))
@@ -80,34 +96,43 @@ class PartialsReducer:
         else:
             rows = rows.withColumn(REFRESHED, F.lit(None).cast("bigint"))
         keys = {PANE: f"{_KIND} IN ({TAKEN}, {SETTLED})", ID: f"{_KIND} = {TAKEN}"}
+        keys |= {PART: f"{_KIND} = {TAKEN}"} if plan.partition is not None else {}
         grouped = [F.expr(f"CASE WHEN {mine} THEN {name} END").alias(name) for name, mine in keys.items()]
         return rows.groupBy(F.col(_KIND), *grouped).agg(
             self._latest(rows, plan), *(F.expr(text).alias(name) for name, text in self._sums(plan))
         )
 
-    def _columns(self, plan: PartialsPlan, not_after: int | None) -> dict[str, str]:
+    def _columns(self, plan: PartialsPlan, not_after: int | None, low: int, high: int) -> dict[str, str]:
         """Return what is worked out of each row, as SQL."""
         sides, schema = plan.decomposition, self.schema
-        key = plan.group_by or self.source.id
+        key = plain(self.source.id).expression if plan.key is None else plan.key
         found = {TIME: self.time, ID: _id(key, schema)}
-        wanted = [f"isnotnull({self.time})", f"isnotnull({quoted(key)})"]
+        wanted = [f"isnotnull({self.time})"]
+        if plan.key is None or sides.service is not None:  # else NULL is a group
+            wanted.append(f"isnotnull({found[ID]})")
+        if plan.partition is not None:
+            found[PART] = plan.partition.spark_sql(schema)
         if plan.on is not None:
-            found[REMOTE] = _id(plan.on, schema)
+            found[REMOTE] = _id(plain(plan.on).expression, schema)
             wanted.append(f"isnotnull({quoted(plan.on)})")
         if not sides.aggregates:
             found[STREAM] = f"double({sides.part.spark_sql(schema)})"
             wanted.append(f"NOT coalesce(isnan({found[STREAM]}), true) AND isnotnull({found[STREAM]})")
         where = "true" if sides.where is None else f"coalesce({sides.where.spark_sql(schema)}, false)"
-        late = f"{self.time} < {plan.late_before}L"
+        pane, outside, late_before = _pane(plan, self.time), "", plan.late_before
+        if plan.periods is not None:
+            late_before = plan.periods.moment(late_before)
+            pane, inside = _period(plan.periods, self.time, low, high)
+            outside = f" WHEN NOT {inside} THEN {OUTSIDE}"
+        late = f"{self.time} < {late_before}L"
         ahead = "false" if not_after is None else f"coalesce({self.time} > {not_after}L, false)"
         found[_KIND] = (
             f"CASE WHEN {ahead} THEN {AHEAD} WHEN NOT {where} THEN {OTHER} "
-            f"WHEN NOT ({' AND '.join(wanted)}) THEN {REJECTED} WHEN {late} THEN {LATE} ELSE {TAKEN} END"
+            f"WHEN NOT ({' AND '.join(wanted)}) THEN {REJECTED} WHEN {late} THEN {LATE}{outside} ELSE {TAKEN} END"
         )
-        found[PANE] = _pane(plan, self.time)
+        found[PANE] = pane
         for place, measure in enumerate(plan.measures.values()):
-            text = measure.values.spark_sql(schema)
-            found[_argument(place)] = text if measure.whole else f"nullif(double({text}), double('NaN'))"
+            found[_argument(place)] = measure.spark_argument(schema)
         return found
 
     def _sums(self, plan: PartialsPlan) -> list[tuple[str, str]]:
@@ -133,7 +158,7 @@ class PartialsReducer:
         if plan.on is not None:
             found.append(REMOTE)
             order.append(F.expr(_descending(REMOTE, is_text(self.schema.field(plan.on).type))))
-        carried = [CARRIED + name for name in plan.select]
+        carried = [CARRIED + output.name for output in plan.outputs]
         order += [columns.comparable(name, kinds[name]) for name in carried]
         place = F.struct(*(column.alias(f"place {i}") for i, column in enumerate(order)))
         return F.min_by(F.struct(*(F.col(quoted(name)) for name in [*found, *carried])), place).alias(_LATEST)
@@ -149,13 +174,15 @@ class PartialsReducer:
         taken = table.filter(pc.equal(table[_KIND], TAKEN)).combine_chunks()
         latest = taken[_LATEST].combine_chunks()
         found: dict[str, Any] = {PANE: taken[PANE], ID: taken[ID], TIME: latest.field(TIME), ROWS: taken[ROWS]}
+        if plan.partition is not None:
+            found[PART] = taken[PART].cast(part_type(plan.partition, self.schema))
         if plan.on is not None:
             found[REMOTE] = latest.field(REMOTE)
         if not plan.decomposition.aggregates:
             found[STREAM] = latest.field(STREAM)
         for name, measure in plan.measures.items():
-            found[name] = pc.fill_null(taken[name], measure.nothing)
-        found |= {CARRIED + name: latest.field(CARRIED + name) for name in plan.select}
+            found[name] = taken[name] if measure.is_set else pc.fill_null(taken[name], measure.nothing)
+        found |= {CARRIED + output.name: latest.field(CARRIED + output.name) for output in plan.outputs}
         partials = pa.table(found)
         settled = table.filter(pc.equal(table[_KIND], SETTLED)).select([PANE, ROWS, FIRST, _NEWEST, REFRESHED])
         partly = [part.filter(pc.less(part[PANE], plan.partly_before))[ROWS] for part in (partials, settled)]
@@ -167,8 +194,8 @@ class PartialsReducer:
         )  # fmt: skip
 
 
-def _id(name: str, schema: pa.Schema) -> str:
-    return f"cast({quoted(name)} AS {'STRING' if is_text(schema.field(name).type) else 'BIGINT'})"
+def _id(key: Expression, schema: pa.Schema) -> str:
+    return f"cast({key.spark_sql(schema)} AS {'STRING' if key.bind(schema).type == 'text' else 'BIGINT'})"
 
 
 def _descending(name: str, text: bool) -> str:
@@ -181,6 +208,19 @@ def _descending(name: str, text: bool) -> str:
 def _argument(place: int) -> str:
     """Name what a measure aggregates: by a number, since Spark substitutes ``${…}`` in SQL, even in names."""
     return f"argument {place}"
+
+
+def _period(periods: Calendar, time: str, low: int, high: int) -> tuple[str, str]:
+    """Return the pane of a row of a calendar, and whether the periods around `low` to `high` have it, as SQL."""
+    if low == NEVER:
+        return "0L", "false"
+    first, last = periods.about(low) - PERIODS, periods.about(high) + PERIODS
+    origin, width, edge, before, after = periods.buckets(first, last)
+    begin, inside = constant(origin, time), f"{time} >= {origin}L AND {time} < {int(edge[-1])}L"
+    place = f"cast(least(greatest(({time} - {begin}) div {width}L, 0L), {len(edge) - 1}L) AS INT) + 1"
+    arrays = (numbers(values.tolist(), "bigint") for values in (edge, before, after))
+    following, here, there = (f"element_at({array}, {place})" for array in arrays)
+    return f"2L * if({time} >= {following}, {there}, {here})", f"({inside})"
 
 
 def _pane(plan: PartialsPlan, time: str) -> str:

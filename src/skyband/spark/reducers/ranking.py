@@ -65,10 +65,11 @@ class RankingReducer:
         """Return the columns that the monitor needs, and perhaps what decides on the sample; none: all of them."""
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
-        groups = [(plan.ranking, plan.select) for plan in monitor.ranking_plans()]
+        groups = [(plan.ranking, plan.outputs) for plan in monitor.ranking_plans()]
         if groups != self._known[0]:
-            carried = self.schema.names if self.whole else [name for _, select in groups for name in select]
-            names, values = columns.needed(self.source, self.schema, [ranking for ranking, _ in groups], carried)
+            rankings, outputs = [ranking for ranking, _ in groups], [one for _, some in groups for one in some]
+            more = self.schema.names if self.whole else []
+            names, values = columns.needed(self.source, self.schema, rankings, outputs, more)
             if self.marked:
                 values.append(F.expr(self.mixed).alias(SAMPLE))
             # A select costs Spark some milliseconds; it is needed where thresholds are joined, by partition.

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 MOST_BUCKETS = 1 << 14
 MOST_NUMBERS = 1 << 22
+MOST_EVEN = 1 << 11
+"""Up to so many buckets are laid out so that none has events of two intervals."""
 FEW_PARTITIONS = 64
 """So many partitions at most are looked up in a constant; more are joined."""
 NOTHING = np.inf
@@ -197,7 +199,8 @@ class Thresholds:
             return 0, 1, np.full((len(self.values), 2), -np.inf)
         begin, span = int(cuts[0]), int(cuts[-1] - cuts[0])
         most = max(1, min(MOST_BUCKETS, MOST_NUMBERS // len(self.values)))
-        width = max(int(np.diff(cuts).min()), -(-span // most))
+        even = int(np.gcd.reduce(np.diff(cuts)))  # as the hours of days that are not equally long
+        width = max(even if span // even <= MOST_EVEN else int(np.diff(cuts).min()), -(-span // most))
         buckets = -(-span // width)
         edges = begin + width * np.arange(buckets + 1)
         first = np.searchsorted(cuts, edges[:-1], side="right") - 1

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from skyband.errors import InputError
 from skyband.files import durable
+from skyband.queries.query import UNIQUE_RANK
 from skyband.spark.columns import quoted
 from skyband.spark.sinks.rows import BATCH, NUMBER, as_frame, holds_answers, keyed
 
@@ -72,9 +73,9 @@ def records(rows: DataFrame) -> DataFrame:
 
     The key is ``query|window end|rank``, with ``|partition`` behind it where there is one, such as
     ``volatile|2024-05-01T10:00:00.000000Z|1|NYSE``. Of changes, what left has ``left`` and its last rank for a rank:
-    ``left 3``. Rows of a set have no rank; they have ``id`` and their id there: ``id SPY``. A ``|`` in the query's name
-    is written ``%7C`` and a ``%`` there ``%25``, so no two keys are alike.
-    The value leaves out what is NULL; times are in UTC.
+    ``left 3``. Rows of a set have no rank; they have ``id`` and their id there: ``id SPY``. With ties ranks repeat, so
+    rows have their numbers there: ``row 4``, ``left row 3``. A ``|`` in the query's name is written ``%7C`` and a ``%``
+    there ``%25``, so no two keys are alike. The value leaves out what is NULL; times are in UTC.
     """
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
@@ -88,7 +89,9 @@ def records(rows: DataFrame) -> DataFrame:
         parts = [text(BATCH), text(NUMBER)]
     else:
         query = F.replace(F.replace(text("query"), F.lit("%"), F.lit("%25")), F.lit("|"), F.lit("%7C"))
-        left = F.concat(F.lit("left "), text("previous_rank"))
-        place = F.coalesce(text("rank"), left, F.concat(F.lit("id "), text("id")))
+        number = F.concat(F.lit("row "), text(UNIQUE_RANK))  # NULL without ties
+        stays = F.when(text("rank").isNotNull(), F.coalesce(number, text("rank")))
+        left = F.concat(F.lit("left "), F.coalesce(number, text("previous_rank")))
+        place = F.coalesce(stays, left, F.concat(F.lit("id "), text("id")))
         parts = [query, text("window_end"), place, text("partition")]
     return named.select(F.concat_ws("|", *parts).alias("key"), "value")
