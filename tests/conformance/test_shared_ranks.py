@@ -227,7 +227,7 @@ def test_what_cannot_be_asked_for_is_refused() -> None:
         ({"ties": "with", "max_ties": 0}, "max_ties is 0; give a whole number"),
         ({"ties": "rank"}, "ties is 'rank'; use None, 'with' or 'dense'"),
         ({"select": ("unique_rank",)}, "select names 'unique_rank', which every answer has a column of its own for"),
-        ({"prefer": "oldest"}, "prefer is 'oldest'; use 'latest' or 'earliest'"),
+        ({"prefer": "oldest"}, "prefer is 'oldest'; use 'latest', 'earliest' or 'id'"),
         ({"join": sb.Join("likes"), "score": "x + likes", "ties": "with"}, "leave ties='with' out"),
         ({"join": sb.Join("likes"), "score": "x + likes", "prefer": "earliest"}, "leave prefer='earliest' out"),
     ):
