@@ -183,7 +183,7 @@ def test_a_stream_elsewhere_lives_as_long_as_it_beats(
     clock.ahead = 20.0
     checkpoint.beat()
     soon(lambda: health(attached) == (200, "quiet", "no events for N"))
-    assert numbers(attached)["lag"] >= before + 20.0, "it does not freeze"
+    soon(lambda: numbers(attached)["lag"] > before + 19.0)  # it does not freeze
     clock.ahead = 60.0
     soon(lambda: health(attached) == (503, "gone", "stream gone: no sign of life for N"))
     assert attached.get("/healthz/live").status_code == 200, "this process can do nothing about it"
