@@ -189,9 +189,10 @@ class Query:
     @cached_property
     def key_columns(self) -> tuple[Output, ...]:
         """The keys that are columns of the answer: all of a list, and one that is given a name."""
-        keys = []
+        keys: list[Output] = []
         for by, some in ((self.partition_by, self.partition_keys), (self.group_by, self.group_keys)):
-            keys += [key for key in some if isinstance(by, tuple) or key.name not in (by, str(key.expression))]
+            renamed = [key for key in some if key.column is None and key.name not in (by, str(key.expression))]
+            keys += some if isinstance(by, tuple) else renamed
         return tuple(keys)
 
     @cached_property
