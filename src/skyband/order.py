@@ -26,7 +26,7 @@ IntArray = npt.NDArray[np.int64]
 SlotArray = npt.NDArray[np.int32]
 BoolArray = npt.NDArray[np.bool_]
 Ties = Literal["with", "dense"]
-Prefer = Literal["latest", "earliest"]
+Prefer = Literal["latest", "earliest", "id"]
 
 NEVER = -(2**62)
 """A position before every event."""
@@ -47,13 +47,15 @@ def merit_of(score: FloatArray, order: str) -> FloatArray:
 
 
 def recency_of(time: IntArray, prefer: Prefer) -> IntArray:
-    """Turn times so that larger is better (and back: the function is its own inverse).
+    """Turn times so that larger is better, and back: but for ``"id"``, to which all times are alike.
 
     Examples
     --------
-    >>> recency_of(np.array([3, 5]), "earliest").tolist()
-    [-3, -5]
+    >>> [recency_of(np.array([3, 5]), prefer).tolist() for prefer in ("latest", "earliest", "id")]
+    [[3, 5], [-3, -5], [0, 0]]
     """
+    if prefer == "id":
+        return np.zeros_like(time)
     return time if prefer == "latest" else -time
 
 

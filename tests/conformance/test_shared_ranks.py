@@ -222,11 +222,12 @@ def test_what_cannot_be_asked_for_is_refused() -> None:
     plain: dict[str, Any] = {"k": 2, "score": "x", "window": sb.Window(10)}
     for more, said in (
         ({"max_ties": 5}, "max_ties is 5, which bounds answers with ties"),
+        ({"prefer": "id"}, "prefer is 'id', which is for rankings of aggregates"),
         ({"ties": "with", "max_ties": 1}, "max_ties is 1, fewer rows than k, 2"),
         ({"ties": "with", "max_ties": 0}, "max_ties is 0; give a whole number"),
         ({"ties": "rank"}, "ties is 'rank'; use None, 'with' or 'dense'"),
         ({"select": ("unique_rank",)}, "select names 'unique_rank', which every answer has a column of its own for"),
-        ({"prefer": "oldest"}, "prefer is 'oldest'; use 'latest' or 'earliest'"),
+        ({"prefer": "oldest"}, "prefer is 'oldest'; use 'latest', 'earliest' or 'id'"),
         ({"join": sb.Join("likes"), "score": "x + likes", "ties": "with"}, "leave ties='with' out"),
         ({"join": sb.Join("likes"), "score": "x + likes", "prefer": "earliest"}, "leave prefer='earliest' out"),
     ):
@@ -260,7 +261,7 @@ def test_full_panes_equal_a_plain_sort(ties: Any, prefer: Any) -> None:
 
 
 @pytest.mark.parametrize("ties", [None, "with", "dense"])
-@pytest.mark.parametrize("prefer", ["latest", "earliest"])
+@pytest.mark.parametrize("prefer", ["latest", "earliest", "id"])
 def test_aggregates(ties: Any, prefer: Any) -> None:
     cut = 0
     for seed in range(20):
@@ -280,7 +281,7 @@ def test_aggregates(ties: Any, prefer: Any) -> None:
                 sums[row["id"]] = sums.get(row["id"], 0.0) + row["x"]
                 last[row["id"]] = row["t"]
             merit = {i: value if order == "desc" else -value for i, value in sums.items()}
-            turned = {i: -t if prefer == "latest" else t for i, t in last.items()}
+            turned = {i: {"latest": -t, "earliest": t, "id": 0}[prefer] for i, t in last.items()}
             listed = sorted(sums, key=lambda i: (-merit[i], turned[i], i))
             better = {i: [merit[j] for j in sums if merit[j] > merit[i]] for i in sums}
             ranks = {

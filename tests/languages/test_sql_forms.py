@@ -44,6 +44,14 @@ DDL = """CREATE TABLE sales (
         (f"SELECT 1 FROM {WINDOWS} GROUP BY shop ORDER BY COUNT(*) DESC LIMIT 1", {"group_by": "shop"}),
         ("SELECT shop, SUM(price) FROM sales GROUP BY DATE_TRUNC('month', ts), shop ORDER BY 2 DESC LIMIT 1",
          {"window": sb.Window.calendar("month", zone="UTC"), "select": ()}),
+        ("SELECT DATE_TRUNC('hour', ts) AS h, shop, COUNT(*) AS c FROM sales GROUP BY 1, 2 ORDER BY c DESC LIMIT 1",
+         {"window": sb.Window("1 hour"), "group_by": ("shop",), "select": ("count(*) AS `c`",)}),
+        ("SELECT window(ts, '1 hour') AS w, shop FROM sales GROUP BY window(ts, '1 hour'), shop"
+         " ORDER BY COUNT(*) DESC LIMIT 1", {"window": sb.Window("1 hour"), "score": "count(*)"}),
+        (f"SELECT shop FROM ({RANKED}) WHERE n IN (2, 1)", {"k": 2}),
+        (f"SELECT shop FROM {WINDOWS} GROUP BY shop ORDER BY COUNT(*) DESC, shop LIMIT 1", {"prefer": "id"}),
+        ("SELECT id FROM TUMBLE(sales, $rowtime, INTERVAL '1' HOUR) ORDER BY $rowtime DESC LIMIT 1",
+         {"score": "unix_micros(`$rowtime`)"}),
         ("SELECT shop, price FROM sales WHERE ts > TIMESTAMP '2024-05-01 09:00:00' ORDER BY price LIMIT 1",
          {"where": "ts > '2024-05-01 09:00:00'"}),
     ],
@@ -119,6 +127,8 @@ def test_dialects() -> None:
         (f"SELECT shop FROM ({RANKED} LIMIT 3) WHERE n <= 3", "OVER ranks the rows", "LIMIT 3"),
         (f"SELECT shop FROM ({TOTALS} ORDER BY total)", "there is no LIMIT; say how many to rank", "ORDER BY total"),
         (f"SELECT id FROM {WINDOWS} ORDER BY price, shop, ts LIMIT 1", "shop as a further key of ORDER BY", "shop, ts"),
+        (f"SELECT shop FROM {WINDOWS} GROUP BY shop ORDER BY COUNT(*), shop DESC LIMIT 1", "only key", "shop DESC"),
+        (f"SELECT shop FROM ({RANKED}) WHERE n IN (1, 3)", "does not say how many rows", "n IN"),
         # Others.
         (f"SELECT shop FROM ({TOTALS}) ORDER BY total LIMIT 1", "this ranks rows of different windows", "total LIMIT"),
         ("SELECT a FROM SESSION(s, ts, INTERVAL '1' HOUR) ORDER BY a LIMIT 1", "the window SESSION() is", "SESSION"),

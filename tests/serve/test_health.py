@@ -183,9 +183,13 @@ def test_a_stream_elsewhere_lives_as_long_as_it_beats(
     clock.ahead = 20.0
     checkpoint.beat()
     soon(lambda: health(attached) == (200, "quiet", "no events for N"))
-    assert numbers(attached)["lag"] >= before + 20.0, "it does not freeze"
-    clock.ahead = 60.0
-    soon(lambda: health(attached) == (503, "gone", "stream gone: no sign of life for N"))
+    soon(lambda: numbers(attached)["lag"] > before + 19.0)  # it does not freeze
+
+    def is_gone() -> bool:
+        clock.ahead += 31.0  # silence begins when the last beat is seen, which may be only now
+        return health(attached) == (503, "gone", "stream gone: no sign of life for N")
+
+    soon(is_gone)
     assert attached.get("/healthz/live").status_code == 200, "this process can do nothing about it"
     assert metrics(attached)["stream_up"] == 0.0
     checkpoint.beat()

@@ -140,3 +140,12 @@ def test_windows_are_shown_in_words() -> None:
     assert repr(sb.Window("1 event")) == "Window('1 event', slide='1 event')"
     assert format_duration(-60_000_000) == "-1 minute"
     assert format_duration(0) == "0 microseconds"
+
+
+def test_keys_are_columns_where_they_are_listed_or_named() -> None:
+    def shown(by: Any) -> list[str]:
+        query = sb.Query("q", k=1, score="x", window=sb.Window(5), partition_by=by)
+        return [key.name for key in query.key_columns]
+
+    assert [shown(by) for by in ("a", "`a b`", "a % 2")] == [[], [], []]
+    assert [shown(by) for by in ("a AS b", ("a",), ("a", "b % 2 AS odd"))] == [["b"], ["a"], ["a", "odd"]]

@@ -90,7 +90,8 @@ class Query:
         With `ties`: how many rows an answer, or a partition of it, has at most. A larger one is cut, and not flagged
         exact.
     prefer
-        Which of several events with equal scores ranks first: the ``"latest"`` or the ``"earliest"``.
+        Which of several events with equal scores ranks first: the ``"latest"`` or the ``"earliest"``; with aggregates
+        also ``"id"``, the smallest id whatever the times.
     max_rows
         Of a set (``k="all"``): how many rows an answer has at most. A larger one is cut, and not flagged exact.
 
@@ -188,9 +189,10 @@ class Query:
     @cached_property
     def key_columns(self) -> tuple[Output, ...]:
         """The keys that are columns of the answer: all of a list, and one that is given a name."""
-        keys = []
+        keys: list[Output] = []
         for by, some in ((self.partition_by, self.partition_keys), (self.group_by, self.group_keys)):
-            keys += [key for key in some if isinstance(by, tuple) or key.name not in (by, str(key.expression))]
+            renamed = [key for key in some if key.column is None and key.name not in (by, str(key.expression))]
+            keys += some if isinstance(by, tuple) else renamed
         return tuple(keys)
 
     @cached_property
@@ -503,6 +505,8 @@ def _set_problems(query: Query) -> list[str]:
 
 def _group_problems(query: Query) -> list[str]:
     """List what a query with aggregates cannot have, and who else cannot group."""
+    if query.prefer == "id" and (not query.aggregates or query.join is not None):
+        return ["prefer is 'id', which is for rankings of aggregates; use 'latest' or 'earliest'"]
     if not query.aggregates:
         further = [str(one.expression) for one in query.outputs if one not in query.carried]
         given = {"group_by": query.group_by, "having": query.having, "select": ", ".join(further) or None}

@@ -269,8 +269,7 @@ class Plan:
 
 def _flagged(answers: pa.Table) -> pa.Table:
     """Return answers, each as a whole not exact where a bucket's part of it is not: of ties, only some may be cut."""
-    exact = answers["exact"].to_pylist()
-    if all(exact):
+    if not answers.num_rows or all(exact := answers["exact"].to_pylist()):
         return answers
     of = list(zip(answers["query"].to_pylist(), answers["window_end"].to_pylist(), strict=True))
     reasons = zip(of, exact, answers["why"].to_pylist(), strict=True)

@@ -350,7 +350,8 @@ def _order(events: DataFrame, query: Query) -> list[Column]:
     score = F.desc("score") if query.order == "desc" else F.asc("score")
     own = [] if query.aggregates else [_carried(place) for place in range(len(query.columns))]  # ids count once
     ties = [columns.comparable(name, events.schema[name].dataType) for name in own]
-    return [score, F.desc("time") if query.prefer == "latest" else F.asc("time"), F.asc("id"), *ties]
+    times = {"latest": F.desc("time"), "earliest": F.asc("time"), "id": F.lit(0).asc()}
+    return [score, times[query.prefer], F.asc("id"), *ties]
 
 
 def _carried(place: int) -> str:

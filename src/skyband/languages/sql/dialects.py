@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from sqlglot.tokens import TokenType
+
 from skyband.errors import QueryError
 from skyband.expressions.parse import Dialect
 
@@ -26,6 +28,10 @@ class FlinkSql(SparkSql):
         QUOTES: ClassVar[list[str]] = ["'"]
         IDENTIFIERS: ClassVar[list[str]] = ["`", '"']
         STRING_ESCAPES: ClassVar[list[str]] = ["'"]
+        VAR_SINGLE_TOKENS: ClassVar[set[str]] = {"$"}  # $rowtime is a name
+        SINGLE_TOKENS: ClassVar[dict[str, TokenType]] = {
+            sign: kind for sign, kind in Dialect.Tokenizer.SINGLE_TOKENS.items() if sign != "$"
+        }
 
 
 @dataclass(frozen=True)

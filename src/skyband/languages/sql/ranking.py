@@ -192,6 +192,9 @@ def _bound(node: Node) -> tuple[Node | None, int | None]:
         return None, None
     if node.name == "between" and is_number(node.args[0]) and whole_number(node.args[1]) == 1:
         return node.args[0], whole_number(node.args[2])
+    if node.name == "in" and is_number(node.args[0]):
+        listed = sorted(whole_number(arg) or 0 for arg in node.args[1:])
+        return node.args[0], len(listed) if listed == [*range(1, len(listed) + 1)] else None
     if node.name not in ("<=", "<", "=", ">=", ">"):
         return None, None
     left, right = node.args

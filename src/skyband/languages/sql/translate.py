@@ -101,8 +101,10 @@ class Translator:
 
     def _prefer(self, by_time: bool, rest: list[Sorted]) -> Prefer:
         prefer: Prefer = "latest"
-        if rest and self.relation.keys is not None:
-            self._refuse_second(rest[0], "groups with equal scores are ranked by their latest row, then by id")
+        if rest and (keys := self.relation.keys) is not None:
+            if len(rest) == 1 and not rest[0].descending and keys == (rest[0].value,) and not self.parts:
+                return "id"
+            self._refuse_second(rest[0], "of groups with equal scores, GROUP BY's only key may decide, ascending")
         if rest and not by_time and self._is_time(rest[0].value):
             prefer = "latest" if rest[0].descending else "earliest"
             rest, by_time = rest[1:], True

@@ -151,7 +151,7 @@ class Windows(Expressions):
         if name == "SESSION" and edge in ("", *_EDGES):
             self.refuse_window("SESSION", node)
         whole = str(node.this).upper()
-        if whole == "WINDOW" and (self._outer_rows() or (self.grouped and self.grouped[-1])):
+        if whole == "WINDOW" and self._may_group():
             return self._spark_window(node)
         if whole == "WINDOW_TIME" and len(node.expressions) == 1:
             if self.text.convert(node.expressions[0], depth + 1) != WINDOW:
@@ -161,8 +161,10 @@ class Windows(Expressions):
             return self._truncated(node)
         return super().special(node, depth)
 
-    def _outer_rows(self) -> bool:
-        return all(not one.windowed for one in self.scope.sources.values())
+    def _may_group(self) -> bool:
+        """Tell whether rows can be grouped by a window here: they have none yet, or it is the one of this GROUP BY."""
+        named = bool(self.grouped) and self.grouped[-1] is not None
+        return named or all(not one.windowed for one in self.scope.sources.values())
 
     def _group_window(self, node: exp.Anonymous, name: Kind, mark: Node) -> Node:
         args = list(node.expressions)
@@ -190,7 +192,7 @@ class Windows(Expressions):
         """Read ``DATE_TRUNC('hour', ts)`` as the start of a window, where ts is a time that no window has yet."""
         unit, column = node.expressions
         word = unit.this.lower() if isinstance(unit, exp.Literal) and unit.is_string else ""
-        if word not in (*_UNITS, *_CALENDAR) or not isinstance(column, exp.Column) or not self._outer_rows():
+        if word not in (*_UNITS, *_CALENDAR) or not isinstance(column, exp.Column) or not self._may_group():
             return None
         window = Window(_UNITS[word]) if word in _UNITS else Window.calendar(word, zone="UTC")  # type: ignore[arg-type]
         return self._noted(GroupWindow(self._time(column, self.scope), window), START, node)
