@@ -17,7 +17,7 @@ import skyband as sb
 from skyband.engine.groups import ReducedBatch
 from skyband.engine.joins import JoinedQuery
 from skyband.engine.measures import ROWS
-from skyband.engine.partials import FIRST, ID, PANE, REFRESHED, TIME
+from skyband.engine.partial_rows import FIRST, ID, PANE, REFRESHED, TIME
 from skyband.remote.services import Limits
 from tests.groups import joins
 from tests.joined import oracle

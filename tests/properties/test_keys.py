@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import skyband as sb
 from skyband.answers.changes import fold
-from skyband.engine import partials
+from skyband.engine import partial_tables
 from tests import keyed
 from tests.keyed import AGGREGATES, CITIES, CONDITIONS, GROUPS, LARGE, PARTITIONS, VALUES, VENUES, Row, answers, told
 
@@ -157,7 +157,7 @@ def test_changes_go_by_partition_and_id_and_null_is_one() -> None:
 
 
 def test_more_distinct_values_than_are_kept_are_not_called_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partials, "MOST_VALUES", 30)
+    monkeypatch.setattr(partial_tables, "MOST_VALUES", 30)
     query = sb.Query("q", k=3, score="count(distinct n)", window=sb.Window(20, slide=10), group_by="venue")
     rows = [{"t": t, "id": 0, "venue": "ab"[t % 2], "n": t if t < 60 else 0} for t in range(100)]
     monitor = sb.Monitor([query], time="t", id="id")
@@ -168,7 +168,7 @@ def test_more_distinct_values_than_are_kept_are_not_called_exact(monkeypatch: py
     truth = {end: [(name, score) for _, name, score, *_ in ranked] for _, end, ranked in _truth(query, rows)}
     inexact = {end for end, answer in found.items() if not answer.exact}
     assert inexact, "more than 30 distinct values in the panes of one batch"
-    assert {found[end].why for end in inexact} == {partials.MANY_VALUES}
+    assert {found[end].why for end in inexact} == {partial_tables.MANY_VALUES}
     for end in truth.keys() - inexact:
         assert [(row.id, row.score) for row in found[end].rows] == truth[end]
     assert truth.keys() - inexact, "panes before and after are whole"

@@ -18,7 +18,9 @@ from skyband.answers.answer import AnswerBlock, Events
 from skyband.engine.explain import query_line
 from skyband.engine.groups import Stream
 from skyband.engine.intake import too_many_ties
-from skyband.engine.partials import ID, PART, STREAM, TIME, Partials, PartialsGroup
+from skyband.engine.partial_rows import ID, PART, STREAM, TIME
+from skyband.engine.partial_tables import PartialTables
+from skyband.engine.partials_group import PartialsGroup
 from skyband.engine.snapshot import State
 from skyband.order import (
     FloatArray,
@@ -53,7 +55,7 @@ class _Best:
         return blake2b(repr(columns).encode(), digest_size=12).hexdigest()
 
 
-class AggregateGroup(PartialsGroup[Partials]):
+class AggregateGroup(PartialsGroup[PartialTables]):
     """One aggregated query."""
 
     kind = "aggregate"
@@ -78,8 +80,8 @@ class AggregateGroup(PartialsGroup[Partials]):
         """Tell whether a query can be added: each has a group of its own."""
         return not self.members
 
-    def _made(self, query: Query) -> Partials:
-        return Partials(query)
+    def _made(self, query: Query) -> PartialTables:
+        return PartialTables(query)
 
     def answer(self, due: DueWindows, limits: Sequence[int]) -> list[AnswerBlock]:
         """Answer windows, in order; those of a query that came later may not have seen all."""
@@ -163,7 +165,7 @@ class AggregateGroup(PartialsGroup[Partials]):
         return group
 
 
-def _best(one: Partials, found: pa.Table, whole: bool = False) -> _Best:
+def _best(one: PartialTables, found: pa.Table, whole: bool = False) -> _Best:
     """Return the best of the objects of a window, of each partition, or all of them."""
     query, doubt = one.query, one.doubt
     score, time = np.asarray(found[STREAM].to_numpy(), np.float64), np.asarray(found[TIME].to_numpy(), np.int64)

@@ -17,7 +17,9 @@ from skyband.answers.answer import AnswerBlock, Events, RefreshCost
 from skyband.engine.explain import query_line
 from skyband.engine.groups import Stream
 from skyband.engine.intake import WARMING_UP
-from skyband.engine.partials import ID, REFRESHED, REMOTE, STREAM, TIME, Partials, PartialsGroup
+from skyband.engine.partial_rows import ID, REFRESHED, REMOTE, STREAM, TIME
+from skyband.engine.partial_tables import PartialTables
+from skyband.engine.partials_group import PartialsGroup
 from skyband.engine.snapshot import State, under
 from skyband.engine.stats import GroupStats
 from skyband.errors import QueryError
@@ -31,7 +33,7 @@ from skyband.remote.services.base import Id
 from skyband.windows import NEVER, DueWindows
 
 
-class JoinedQuery(Partials):
+class JoinedQuery(PartialTables):
     """One joined query: its partials, and the join of their objects.
 
     Parameters

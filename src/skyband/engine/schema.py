@@ -12,7 +12,7 @@ from skyband.answers.answer import Answers
 from skyband.answers.table import TIME, common_type
 from skyband.engine.intake import bind_outputs
 from skyband.engine.measures import DISTINCT, SKETCH, final_types
-from skyband.engine.partials import Partials
+from skyband.engine.partial_tables import PartialTables
 from skyband.errors import InputError, QueryError
 from skyband.events.batch import StreamColumns
 from skyband.events.keys import is_text
@@ -75,7 +75,7 @@ def _carried(query: Query, schema: pa.Schema) -> list[str]:
 
 
 def _used_by_partials(query: Query, source: StreamColumns, schema: pa.Schema) -> list[str]:
-    partials = Partials(query)
+    partials = PartialTables(query)
     partials.bind(schema, source.id)
     keys = [] if partials.on is None else [partials.on]
     by = [one for one in (partials.key, partials.partition) if one is not None]

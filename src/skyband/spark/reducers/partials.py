@@ -23,7 +23,8 @@ from skyband.calendars import Calendar
 from skyband.engine.groups import ReducedBatch
 from skyband.engine.measures import ROWS
 from skyband.engine.monitor import Monitor
-from skyband.engine.partials import CARRIED, FIRST, ID, PANE, PART, REFRESHED, REMOTE, STREAM, TIME, part_type
+from skyband.engine.partial_rows import CARRIED, FIRST, ID, PANE, PART, REFRESHED, REMOTE, STREAM, TIME
+from skyband.engine.partials import part_type
 from skyband.engine.plans import PartialsPlan
 from skyband.events.batch import StreamColumns
 from skyband.events.keys import is_text
