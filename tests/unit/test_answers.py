@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
+from skyband.answers import row_kernels
+from skyband.answers import table as answer_table
 
 ROWS = [
     {"t": datetime(2024, 1, 1, 0, 0, s, tzinfo=UTC), "id": f"i{s % 3}", "x": float(s * 7 % 10), "venue": "NB"[s % 2]}
@@ -40,7 +42,11 @@ def test_an_answer_says_from_which_prefix_it_is() -> None:
     assert not answer.provisional
 
 
-def test_the_table_has_the_same_rows_as_the_answers() -> None:
+@pytest.mark.parametrize("threads", [1, 3], ids="threads={}".format)
+def test_the_table_has_the_same_rows_as_the_answers(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (row_kernels, answer_table):
+        monkeypatch.setattr(module, "PARALLEL_ROWS", 1 << 18 if threads == 1 else 1)
+        monkeypatch.setattr(module, "THREADS", threads)
     queries = [
         sb.Query("a", k=2, score="x", window=TEN, select=("venue",)),
         sb.Query("b", k=3, score="-x", window=TEN, partition_by="venue"),

@@ -11,6 +11,7 @@ from skyband import order
 from skyband.algorithms.staircase import scan_kernels, seal_kernels
 from skyband.algorithms.staircase import scan_kernels as scan
 from skyband.algorithms.staircase.panes import UNTOUCHED
+from skyband.answers import row_kernels
 from skyband.order import sort_runs
 
 SEEDS = range(30)
@@ -259,3 +260,20 @@ def test_keep_latest_keeps_one_row_for_each_id_of_a_pane(seed: int, compiled: bo
     with np.errstate(over="ignore"):
         rows = both(scan_kernels.keep_latest)[not compiled](ident, pane, part, position, merit.astype(float), time)
     assert rows.tolist() == sorted(expected.values())
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_rows_know_their_answer_and_their_number_there(seed: int, compiled: bool) -> None:
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(0, 5, 12)
+    part = np.concatenate([np.sort(rng.integers(0, 3, size)) for size in sizes])
+    offsets, values = np.cumsum([0, *sizes]), rng.random(12)
+    repeated, numbers, in_parts = np.empty(len(part)), np.empty(len(part), np.int32), np.empty(len(part), np.int32)
+    both(row_kernels.repeat)[not compiled](values, offsets, repeated)
+    both(row_kernels.number)[not compiled](np.empty(0, np.int64), offsets, numbers)
+    both(row_kernels.number)[not compiled](part, offsets, in_parts)
+    answer = np.repeat(np.arange(12), sizes)
+    assert repeated.tolist() == values[answer].tolist()
+    assert numbers.tolist() == (np.arange(len(part)) - offsets[answer] + 1).tolist()
+    assert in_parts.tolist() == (order.rank_in_runs(answer, part) + 1).tolist()

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from skyband.answers.row_kernels import over_rows, ranks
 from skyband.answers.table import as_table
 from skyband.compiled import gather
-from skyband.order import NEVER, BoolArray, FloatArray, IntArray, SlotArray, Ties, rank_in_runs, ranks_in_runs
+from skyband.order import NEVER, BoolArray, FloatArray, IntArray, SlotArray, Ties, ranks_in_runs
 from skyband.times import Moment, moment_of
 
 Kind = Literal["entered", "left", "moved", "updated"]
@@ -140,19 +141,21 @@ class AnswerBlock:
         return np.broadcast_to("" if self.why is None else self.why, len(self.query))
 
     @cached_property
-    def rank(self) -> IntArray | None:
+    def rank(self) -> SlotArray | None:
         """The rank of each row, from 1; None for sets."""
-        return ranks_in_runs(self.ties, self.score, *self._runs) + 1 if self.ranked else None
-
-    @cached_property
-    def unique_rank(self) -> IntArray | None:
-        """The number of each row in its answer, or its partition there, from 1; None where ranks do not repeat."""
-        return None if self.ties is None else rank_in_runs(*self._runs) + 1
+        if not self.ranked or self.ties is None:
+            return self._numbers if self.ranked else None
+        runs = (over_rows(np.arange(len(self.query)), self.offsets), *(() if self.part is None else (self.part,)))
+        return (ranks_in_runs(self.ties, self.score, *runs) + 1).astype(np.int32)
 
     @property
-    def _runs(self) -> tuple[IntArray, ...]:
-        answer = np.repeat(np.arange(len(self.query)), np.diff(self.offsets))
-        return (answer,) if self.part is None else (answer, self.part)
+    def unique_rank(self) -> SlotArray | None:
+        """The number of each row in its answer, or its partition there, from 1; None where ranks do not repeat."""
+        return None if self.ties is None else self._numbers
+
+    @cached_property
+    def _numbers(self) -> SlotArray:
+        return ranks(self.part, self.offsets)
 
     @cached_property
     def id(self) -> IntArray | pa.Array:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from skyband.answers.row_kernels import over_rows
+from skyband.compiled import PARALLEL_ROWS, THREADS, in_threads, split
 from skyband.errors import InputError
 from skyband.order import NEVER, IntArray
 
@@ -26,28 +28,25 @@ def as_table(answers: Answers, quality: bool) -> pa.Table:
             "column; run them apart, or take the answers one by one"
         )
         raise InputError(msg)
-    parts = [_change_rows(block) if block.changes is not None else _rows(block) for block in blocks]
+    parts = [(_change_rows if block.changes is not None else _rows)(block, quality) for block in blocks]
     if not parts:
         return pa.table({"query": pa.array([], pa.string())})
-    drop = [] if quality else ["exact", "why", "provisional"]
-    table = joined([table.drop_columns(drop) for table, _ in parts])
+    table = joined([table for table, _ in parts])
     if len(blocks) == 1:
         return table
-    return table.take(pa.array(_row_order(answers, [sizes for _, sizes in parts])))
+    return table.take(pa.array(_row_order(answers, [np.diff(offsets) for _, offsets in parts])))
 
 
-def _rows(block: AnswerBlock) -> tuple[pa.Table, IntArray]:
-    sizes = np.diff(block.offsets)
-    answer = np.repeat(np.arange(len(sizes)), sizes)
+def _rows(block: AnswerBlock, quality: bool) -> tuple[pa.Table, IntArray]:
     ids = block.id if isinstance(block.id, pa.Array) else pa.array(block.id)
     columns: dict[str, Any] = {
-        "rank": pa.nulls(len(answer), pa.int32()) if block.rank is None else pa.array(block.rank.astype(np.int32)),
+        "rank": pa.nulls(len(ids), pa.int32()) if block.rank is None else pa.array(block.rank),
         "id": ids,
         "score": pa.array(block.score),
         "time": pa.array(block.time).cast(TIME),
     }
     if block.unique_rank is not None:
-        columns["unique_rank"] = pa.array(block.unique_rank.astype(np.int32))
+        columns["unique_rank"] = pa.array(block.unique_rank)
     if block.partition is not None:
         columns["partition"] = block.partition
     if block.payload is not None:
@@ -55,12 +54,12 @@ def _rows(block: AnswerBlock) -> tuple[pa.Table, IntArray]:
     if block.spent is not None and block.age is not None:
         columns[block.spent.service] = pa.array(block.remote, from_pandas=True)
         columns["age"] = pa.array(block.age, mask=np.less(block.age, 0))
-    return _with_windows(block, answer, columns), sizes
+    return _with_windows(block, block.offsets, columns, quality), block.offsets
 
 
-def _change_rows(block: AnswerBlock) -> tuple[pa.Table, IntArray]:
+def _change_rows(block: AnswerBlock, quality: bool) -> tuple[pa.Table, IntArray]:
     changes = block.changes or ()
-    sizes = np.array([len(part) for part in changes], np.int64)
+    offsets = np.cumsum([0, *(len(part) for part in changes)])
     flat = [change for part in changes for change in part]
     ids = block.id.type if isinstance(block.id, pa.Array) else pa.int64()
     moments = [change.row.time for change in flat]
@@ -84,33 +83,50 @@ def _change_rows(block: AnswerBlock) -> tuple[pa.Table, IntArray]:
         service = block.spent.service
         columns[service] = pa.array([change.row.values.get(service) for change in flat], pa.float64())
         columns["age"] = pa.array([change.row.age for change in flat], pa.int64())
-    return _with_windows(block, np.repeat(np.arange(len(sizes)), sizes), columns), sizes
+    return _with_windows(block, offsets, columns, quality), offsets
 
 
 def _selected(block: AnswerBlock, queries: Sequence[int]) -> list[str]:
     return list(dict.fromkeys(name for q in queries for name in block.selects[q]))
 
 
-def _with_windows(block: AnswerBlock, answer: IntArray, columns: dict[str, Any]) -> pa.Table:
+def _with_windows(block: AnswerBlock, offsets: IntArray, columns: dict[str, Any], quality: bool) -> pa.Table:
     kind = pa.int64() if block.counts else TIME
-    names = pa.array(list(block.names), pa.string())
-    query = pa.DictionaryArray.from_arrays(pa.array(block.query[answer].astype(np.int32)), names)
-    exact, start = block.exact[answer], block.start[answer]
+    start = pa.array(
+        over_rows(block.start, offsets), mask=over_rows(block.start == NEVER, offsets) if NEVER in block.start else None
+    )
+    windows = {
+        "query": _names(block, offsets),
+        "window_start": start.cast(kind),
+        "window_end": pa.array(over_rows(block.end, offsets)).cast(kind),
+    }
     if block.spent is not None:
         spent = block.spent
         taken = {"refreshes": spent.refreshes, "failures": spent.failures, "stale": spent.stale}
-        columns |= {name: pa.array(values[answer]) for name, values in taken.items()}
-    return pa.table(
-        {
-            "query": query.cast(pa.string()),
-            "window_start": pa.array(start, mask=start == NEVER).cast(kind),
-            "window_end": pa.array(block.end[answer]).cast(kind),
-            **columns,
-            "exact": pa.array(exact),
-            "why": pa.array(block.reasons[answer], pa.string(), mask=exact),
-            "provisional": pa.array(np.full(len(answer), block.provisional)),
-        }
-    )
+        columns |= {name: pa.array(over_rows(values, offsets)) for name, values in taken.items()}
+    if quality:
+        exact, rows = over_rows(block.exact, offsets), int(offsets[-1])
+        why = pa.nulls(rows, pa.string())
+        if not block.exact.all():
+            reasons = pa.array(block.reasons, pa.string(), mask=block.exact)
+            why = reasons.take(pa.array(over_rows(np.arange(len(reasons)), offsets)))
+        columns |= {"exact": pa.array(exact), "why": why, "provisional": pa.array(np.full(rows, block.provisional))}
+    return pa.table(windows | columns)
+
+
+def _names(block: AnswerBlock, offsets: IntArray) -> pa.ChunkedArray:
+    """Return the query of each row, by several threads."""
+    names = pa.array(list(block.names), pa.string())
+    code = over_rows(block.query.astype(np.int32), offsets)
+    edges = split(len(code), THREADS if len(code) >= PARALLEL_ROWS else 1)
+    parts: list[Any] = [None] * (len(edges) - 1)
+
+    def write(part: int) -> None:
+        codes = pa.array(code[edges[part] : edges[part + 1]])
+        parts[part] = pa.DictionaryArray.from_arrays(codes, names).cast(pa.string())
+
+    in_threads(write, [(part,) for part in range(len(parts))])
+    return pa.chunked_array(parts, pa.string())
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:

@@ -144,7 +144,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 def fit(answers: Answers, schema: pa.Schema) -> pa.Table:
     """Return answers as a table with the given columns, NULL where they have none."""
-    return fit_table(answers.table(quality=True), schema)
+    return fit_table(answers.table(quality=not {"exact", "why", "provisional"}.isdisjoint(schema.names)), schema)
 
 
 def fit_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
