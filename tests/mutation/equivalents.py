@@ -198,6 +198,9 @@ EQUIVALENT: dict[str, dict[str, list[str]]] = {
             "MicroBatchLoop._doubt: df.count() if 2 * progress.ahead > progress.candidate_rows"
             " else progress.candidate_rows -> (df.count())",
         ],
+        "no moment near the beginning of 1970 is out of range": [
+            "datetime_of: microseconds < 0 -> (microseconds <= 0)",
+        ],
     },
     "spark/monitor_job.py": {
         "there is nothing in an empty interval": [

@@ -154,7 +154,9 @@ def _applied(file: str, mutant: Mutant) -> Iterator[None]:
     module = importlib.import_module("skyband." + file.removesuffix(".py").replace("/", "."))
     code = compile(mutant.applied(path.read_text()), path, "exec")
     function = _function(module, mutant.function)
-    before, function.__code__ = function.__code__, _find(code, mutant.function)
+    before = function.__code__
+    # A change may take out all that is used from around the function, as by `super`.
+    function.__code__ = _find(code, mutant.function).replace(co_freevars=before.co_freevars)
     try:
         yield
     finally:

@@ -152,6 +152,7 @@ class Stream:
         for answer in (answer for part in parts for answer in part.latest()):
             window = self.status["windows"][answer.query]
             assert (window["window_end"], window["rows"]) == (str(answer.end), len(answer))
+            assert window["window_start"] == (None if answer.start is None else str(answer.start))
             assert (window["exact"], window["why"]) == (answer.exact, answer.why)
             if answer.rows:
                 assert rows(self.control.answers(answer.query), ["rank", "id"]) == [
@@ -478,6 +479,41 @@ def test_queries_that_cannot_be_served(spark: Any, tmp_path: Path, caplog: pytes
     stream.truth.register(NEW)
     stream.take(some(400))
     assert stream.states == {"top": "active", "odd": "suspended", "other": "suspended", "new": "active"}
+
+
+def test_the_latest_answer_over_all_time_begins_nowhere(spark: Any, tmp_path: Path) -> None:
+    stream = Stream(spark, tmp_path, TOP, replace(OTHER, window=sb.Window.all_time(every=50)))
+    stream.take(some(0))
+    stream.take(some(100))
+    assert {name: window["window_start"] for name, window in stream.status["windows"].items()} == {
+        "top": "50", "other": None
+    }  # fmt: skip
+
+
+def test_ids_of_queries_by_another_key(spark: Any, tmp_path: Path) -> None:
+    schema = SCHEMA.set(1, pa.field("id", pa.int64()))
+
+    def numbered(first: int) -> pa.Table:
+        return some(first).set_column(1, "id", pa.array([t % 7 for t in range(20)]))
+
+    words = sb.Query("words", k=2, score="sum(x)", group_by="g", window=sb.Window(100))
+    stream = Stream(spark, tmp_path / "text", TOP, words, schema=schema)
+    for batch, first in enumerate((0, 100, 200)):
+        stream.give(numbered(first))
+        stream.truth.push(numbered(first))
+        truth = [(a.query, row.rank, str(row.id)) for a in stream.truth.advance(stream.mark()) for row in a.rows]
+        found = [tuple(row.values()) for t in stream.answers(batch) for row in rows(t, ["query", "rank", "id"])]
+        assert sorted(found) == sorted(truth)
+        assert {table["id"].type for table in stream.answers(batch)} == {pa.string()}, "in all batches, of all queries"
+
+    stream = Stream(spark, tmp_path / "numbers", TOP, schema=schema)
+    stream.take(numbered(0))
+    stream.submit("add", words.as_dict())
+    for first in (100, 200):
+        stream.take(numbered(first))
+    assert stream.states == {"top": "active", "words": "suspended"}
+    assert "its ids, group_by g, are text" in stream.errors["words"]
+    assert {table["id"].type for batch in range(3) for table in stream.answers(batch)} == {pa.int64()}
 
 
 def test_limits_hold_for_queries_that_come_later(spark: Any, tmp_path: Path) -> None:
