@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from skyband.algorithms import ALGORITHMS
+from skyband.engine import pane_sums
 from tests.simulation import joins, runs, subscriptions
 from tests.simulation.histories import Can, History, draw
 from tests.simulation.shrink import candidates, is_sound, shrink
@@ -70,6 +71,14 @@ def test_subscriptions_on_spark(spark: Any) -> None:
 def test_joins_and_aggregates() -> None:
     for seed in range(2 * SEEDS):
         runs.examine(joins.draw(seed), joins.judge, "joins", seed, rounds=400, folder=joins.STORED)
+
+
+def test_aggregates_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, small in {"JOB": 2, "SCORED": 3, "MOST_PARTS": 2, "FEW_OBJECTS": 2, "_RUN": 1 << 30}.items():
+        monkeypatch.setattr(pane_sums, name, small)
+    for seed in range(SEEDS):
+        history = joins.draw(seed, joins=False)
+        runs.examine(history, joins.judge, "aggregates", seed, rounds=400, folder=joins.STORED)
 
 
 @pytest.mark.spark

@@ -1,7 +1,8 @@
 """Aggregates: queries that rank ids by counts, sums and the like of their events in each window.
 
-Nothing can be left out before the window closes: an id that is last now may be first with one more event. So of every
-pane and id one row is kept, `skyband.engine.partials`, and a window merges those of its panes.
+Nothing can be left out before the window closes: an id that is last now may be first with one more event. So something
+is kept of every pane and id, `skyband.engine.partials`, and a window is made of its panes. Counts, sums, maxima and
+minima are kept as arrays, `skyband.engine.pane_sums`; where a query asks for more, as tables.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -18,8 +20,10 @@ from skyband.answers.answer import AnswerBlock, Events
 from skyband.engine.explain import query_line
 from skyband.engine.groups import Stream
 from skyband.engine.intake import too_many_ties
-from skyband.engine.partial_rows import ID, PART, STREAM, TIME
+from skyband.engine.pane_kernels import reach
+from skyband.engine.pane_sums import PaneSums
 from skyband.engine.partial_tables import PartialTables
+from skyband.engine.partials import Scored
 from skyband.engine.partials_group import PartialsGroup
 from skyband.engine.snapshot import State
 from skyband.order import (
@@ -38,24 +42,42 @@ from skyband.windows import NEVER, DueWindows
 
 @dataclass(frozen=True)
 class _Best:
-    """The rows of one answer, the best first, partition by partition, and why they are not exact, if they are not."""
+    """The rows of some answers, each the best first, partition by partition, and why they are not exact, if not."""
 
+    edges: IntArray
     id: pa.Array
     score: FloatArray
     time: IntArray
-    part: IntArray
-    partition: pa.Array
+    part: IntArray | None
+    partition: pa.Array | None
     shown: pa.Table | None
-    doubt: str
+    doubts: list[str]
 
-    def look(self) -> str:
-        """Return a digest of what the answer shows."""
-        columns = [self.id.to_pylist(), self.score.tolist(), self.time.tolist(), self.partition.to_pylist()]
-        columns += [] if self.shown is None else [self.shown.to_pylist()]
-        return blake2b(repr(columns).encode(), digest_size=12).hexdigest()
+    def take(self, chosen: IntArray) -> _Best:
+        """Return only some of the answers."""
+        runs = [np.arange(self.edges[each], self.edges[each + 1]) for each in chosen]
+        rows = np.concatenate([np.empty(0, np.int64), *runs])
+        taken = pa.array(rows)
+        return _Best(
+            np.cumsum([0, *map(len, runs)]), self.id.take(taken), self.score[rows], self.time[rows],
+            None if self.part is None else self.part[rows],
+            None if self.partition is None else self.partition.take(taken),
+            None if self.shown is None else self.shown.take(taken),
+            [self.doubts[each] for each in chosen],
+        )  # fmt: skip
+
+    def looks(self) -> list[str]:
+        """Return a digest of what each answer shows."""
+        columns = [self.id.to_pylist(), self.score.tolist(), self.time.tolist()]
+        columns += [column.to_pylist() for column in (self.partition, self.shown) if column is not None]
+        rows = [[column[low:high] for column in columns] for low, high in pairwise(self.edges.tolist())]
+        return [blake2b(repr(row).encode(), digest_size=12).hexdigest() for row in rows]
 
 
-class AggregateGroup(PartialsGroup[PartialTables]):
+Member = PaneSums | PartialTables
+
+
+class AggregateGroup(PartialsGroup[Member]):
     """One aggregated query."""
 
     kind = "aggregate"
@@ -80,13 +102,13 @@ class AggregateGroup(PartialsGroup[PartialTables]):
         """Tell whether a query can be added: each has a group of its own."""
         return not self.members
 
-    def _made(self, query: Query) -> PartialTables:
-        return PartialTables(query)
+    def _made(self, query: Query) -> Member:
+        return PaneSums(query) if PaneSums.handles(query) else PartialTables(query)
 
     def answer(self, due: DueWindows, limits: Sequence[int]) -> list[AnswerBlock]:
         """Answer windows, in order; those of a query that came later may not have seen all."""
         (one,) = self.members
-        found = [_best(one, one.objects(end)) for end in due.end.tolist()]
+        found = [_best(one, some) for some in one.scored(due.end.tolist())]
         self.close(limits)
         self._early = {end: look for end, look in self._early.items() if end > one.schedule.closed_to}
         return self._blocks(due, found)
@@ -97,11 +119,16 @@ class AggregateGroup(PartialsGroup[PartialTables]):
         if one.query.emit != "early" or one.schedule.paused or one.last == NEVER:
             return []
         due = self.due([one.schedule.last_open(one.last)])
-        found = [_best(one, one.peek(end)) for end in due.end.tolist()]
-        looks = [best.look() for best in found]
-        news = [place for place, end in enumerate(due.end.tolist()) if self._early.get(end) != looks[place]]
-        self._early |= {int(due.end[place]): looks[place] for place in news}
-        return self._blocks(due[np.array(news, np.int64)], [found[place] for place in news], provisional=True)
+        found = [_best(one, some) for some in one.peek(due.end.tolist())]
+        looks = [look for best in found for look in best.looks()]
+        news = np.array([self._early.get(end) != look for end, look in zip(due.end.tolist(), looks, strict=True)], bool)
+        self._early |= dict(zip(due.end.tolist(), looks, strict=True))
+        edges = np.cumsum([0, *(len(best.doubts) for best in found)]).tolist()
+        found = [
+            best.take(np.flatnonzero(news[low:high]))
+            for best, (low, high) in zip(found, pairwise(edges), strict=True)
+        ]  # fmt: skip
+        return self._blocks(due[np.flatnonzero(news)], found, provisional=True)
 
     def current(self, name: str) -> AnswerBlock | None:  # noqa: ARG002 - there is one
         """Return the ranking of all ids in the current window as things stand."""
@@ -110,28 +137,30 @@ class AggregateGroup(PartialsGroup[PartialTables]):
             return None
         end = one.schedule.first_end_after(max(one.last, one.schedule.closed_to))
         window = DueWindows(*(np.array([each], np.int64) for each in (0, one.schedule.start_of(end), end)))
-        (block,) = self._blocks(window, [_best(one, one.peek(end), whole=True)], whole=True)
+        (block,) = self._blocks(window, [_best(one, some, whole=True) for some in one.peek([end])], whole=True)
         return block
 
     def _blocks(
         self, due: DueWindows, found: Sequence[_Best], provisional: bool = False, whole: bool = False
     ) -> list[AnswerBlock]:
         """Make the answers of windows; `whole` ones also where the query emits changes or is paused."""
-        if not found:
+        if not len(due):
             return []
         (one,) = self.members
         ids = pa.concat_arrays([best.id for best in found])
         shown = [best.shown for best in found if best.shown is not None]
+        parts = [(best.part, best.partition) for best in found]
+        partitioned = one.partition is not None
         events = Events(
             id=ids if pa.types.is_string(ids.type) or ids.null_count else ids.to_numpy(),
             score=np.concatenate([best.score for best in found]),
             time=np.concatenate([best.time for best in found]),
-            part=None if one.partition is None else np.concatenate([best.part for best in found]),
-            partition=None if one.partition is None else pa.concat_arrays([best.partition for best in found]),
+            part=np.concatenate([part for part, _ in parts if part is not None]) if partitioned else None,
+            partition=pa.concat_arrays([part for _, part in parts if part is not None]) if partitioned else None,
             payload=pa.concat_tables(shown).combine_chunks() if shown else None,
         )  # fmt: skip
-        offsets = np.cumsum([0, *(len(best.score) for best in found)])
-        warm, doubt = due.start >= one.schedule.exact_from, np.array([best.doubt for best in found])
+        offsets = np.cumsum(np.concatenate([[0], *(np.diff(best.edges) for best in found)]))
+        warm, doubt = due.start >= one.schedule.exact_from, np.array([why for best in found for why in best.doubts])
         why = np.where(warm, doubt, self.incomplete(due))
         if whole:
             return [self.answers.block(due, offsets, events, why == "", why, provisional=True)]
@@ -165,28 +194,43 @@ class AggregateGroup(PartialsGroup[PartialTables]):
         return group
 
 
-def _best(one: PartialTables, found: pa.Table, whole: bool = False) -> _Best:
-    """Return the best of the objects of a window, of each partition, or all of them."""
-    query, doubt = one.query, one.doubt
-    score, time = np.asarray(found[STREAM].to_numpy(), np.float64), np.asarray(found[TIME].to_numpy(), np.int64)
-    scored = np.flatnonzero(~np.isnan(score))
-    ids, part = found[ID].take(pa.array(scored)), np.zeros(len(scored), np.int64)
-    if PART in found.column_names:
-        part = value_ranks(found[PART].take(pa.array(scored)))
-    merit = merit_of(score[scored], query.order)
-    order = best_first(merit, recency_of(time[scored], query.prefer), value_ranks(ids), part)
+def _best(one: Member, found: Scored, whole: bool = False) -> _Best:
+    """Return the best objects of windows, of each partition, or all of them."""
+    query, windows = one.query, len(found.doubts)
+    merit = merit_of(found.score, query.order)
+    rows = np.flatnonzero(~np.isnan(merit)) if whole else _candidates(query, merit, found)
+    ids, partition, _ = found.pick(rows)
+    ids = ids.cast(one.id_type)
+    window = np.searchsorted(found.edges, rows, side="right") - 1
+    runs = (window,) if found.partition is None else (window, found.partition[rows])
+    order = best_first(merit[rows], recency_of(found.time[rows], query.prefer), value_ranks(ids), *runs)
+    cut = np.zeros(windows, bool)
     if not whole:
-        order = order[ranks_in_runs(query.ties, merit[order], part[order]) < query.most_rows]
-        fits = rank_in_runs(part[order]) < (len(order) if query.ties is None else query.max_ties)
-        order, doubt = order[fits], doubt if fits.all() else too_many_ties(query.max_ties)
-    rows = scored[order]
-    taken = pa.array(rows, pa.int64())
+        ranks = ranks_in_runs(query.ties, merit[rows][order], *(run[order] for run in runs))
+        order = order[ranks < query.most_rows]
+        if query.ties is not None:
+            fits = rank_in_runs(*(run[order] for run in runs)) < query.max_ties
+            cut[window[order[~fits]]] = True
+            order = order[fits]
+    rows = rows[order]
+    shown = found.pick(rows)[2]
+    taken = pa.array(order)
     return _Best(
-        id=found[ID].take(taken).combine_chunks().cast(one.id_type),
-        score=score[rows],
-        time=time[rows],
-        part=part[order],
-        partition=found[PART].take(taken).combine_chunks() if PART in found.column_names else one.no_partitions,
-        shown=one.shown(found, taken) if query.columns and len(rows) else None,
-        doubt=doubt,
-    )
+        edges=np.searchsorted(window[order], np.arange(windows + 1)),
+        id=ids.take(taken),
+        score=found.score[rows],
+        time=found.time[rows],
+        part=None if one.partition is None else runs[-1][order],
+        partition=one.no_partitions if partition is None and one.partition is not None
+        else None if partition is None else partition.take(taken),
+        shown=shown,
+        doubts=[too_many_ties(query.max_ties) if cut[place] else doubt for place, doubt in enumerate(found.doubts)],
+    )  # fmt: skip
+
+
+def _candidates(query: Query, merit: FloatArray, found: Scored) -> IntArray:
+    """Return the objects that may be among the best: those that reach the k-th best of their window."""
+    if found.partition is not None or query.ties == "dense":  # of each partition, or of the k best merits
+        return np.flatnonzero(~np.isnan(merit))
+    chosen, heap = np.empty(len(merit), np.int64), np.empty(query.most_rows)
+    return chosen[: reach(merit, found.edges, query.most_rows, heap, chosen)]

@@ -4,7 +4,11 @@ NULL and NaN are left out of aggregates, as SQL leaves out NULL; of nothing they
 
 Aggregates of integers are integers. Their sums are kept as sums of the upper and of the lower 32 bits, neither of which
 overflows within 2^31 rows: so a sum is exact whatever the order of its parts, and NULL only where the whole does not
-fit 64 bits. Sums of floating-point numbers depend in their last digits on the order in which they are added up.
+fit 64 bits.
+
+Sums of floating-point numbers are kept in two parts as well: of the upper 24 bits of each, and of what these leave. A
+sum of the one kind is exact as long as the numbers do not differ too much, in whatever order they come: 2^29 of the
+same size. Where it is not, the order shows in the last digits. The sum of nothing is -0.0, which no other sum is.
 
 Distinct values are kept as sets, lists in a column: the values themselves for ``count(DISTINCT x)``, and for
 ``approx_count_distinct(x)`` what a HyperLogLog sketch of 4,096 registers would hold, which is 1.6 % off, typically.
@@ -29,6 +33,7 @@ from skyband.queries.decomposition import Aggregate
 ROWS = "rows"
 HIGH, LOW = "high", "low"
 _BITS, _MASK = 32, 2**32 - 1
+_FLOATS = 3e38  # what is smaller has a 32-bit number near it
 # What max, min and sums of integers are before the first value.
 _NOTHING = {"max": -(2**63), "min": 2**63 - 1}
 DISTINCT, SKETCH = "count distinct", "approx_count_distinct"
@@ -52,7 +57,7 @@ class Measure:
     whole
         Whether these are no floating-point numbers.
     half
-        Which half of an integer sum: `HIGH` or `LOW`; else empty.
+        Which half of a sum: `HIGH` or `LOW`; else empty.
     moments
         Whether these are times, in microseconds.
     """
@@ -74,7 +79,7 @@ class Measure:
         """The value without any event."""
         if self.function == "count" or self.whole:
             return _NOTHING.get(self.function, 0)
-        return np.nan
+        return {HIGH: -0.0, LOW: 0.0}.get(self.half, np.nan)
 
     @property
     def is_set(self) -> bool:
@@ -84,6 +89,8 @@ class Measure:
     def column(self, bound: Bound, batch: pa.RecordBatch) -> Any:
         """Return what each row of a batch adds."""
         values, valid = bound.evaluate(batch)
+        if self.half and self.whole:
+            values = values >> _BITS if self.half == HIGH else values & _MASK
         known = np.ones(batch.num_rows, bool) if valid is None else valid
         if not self.whole:
             known = known & ~np.isnan(values)
@@ -91,9 +98,17 @@ class Measure:
             return self._singles(values, known)
         if self.function == "count":
             return known.astype(np.int64)
-        if self.half:
-            values = values >> _BITS if self.half == HIGH else values & _MASK
+        if self.half and not self.whole:
+            values = _upper(values) if self.half == HIGH else _lower(values)
         return np.where(known, values, self.nothing)
+
+    def numbers(self, bound: Bound, batch: pa.RecordBatch) -> Any:
+        """Return what each row of a batch adds, numbers with both of their halves; NaN: nothing."""
+        if self.function != "count" and not self.whole:
+            values, valid = bound.evaluate(batch)
+            values = np.broadcast_to(values, batch.num_rows)
+            return values if valid is None else np.where(valid, values, np.nan)
+        return self.column(bound, batch)
 
     def _singles(self, values: Any, known: BoolArray) -> pa.Array:
         """Return the set that each value makes; an empty one where there is none."""
@@ -107,7 +122,8 @@ class Measure:
     def merged(self, column: pa.ChunkedArray, sort: IntArray, starts: IntArray) -> pa.Array:
         """Put values of the same pane and id together: sorted by `sort`, they begin at `starts`."""
         if not self.is_set:
-            return pa.array(self._reduce(column.to_numpy()[sort], starts))
+            with np.errstate(invalid="ignore"):  # infinity and its opposite: no number
+                return pa.array(self._reduce(column.to_numpy()[sort], starts))
         group = np.empty(len(sort), np.int64)
         group[sort] = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(sort))))
         sets = column.combine_chunks()
@@ -116,8 +132,6 @@ class Measure:
 
     @property
     def _reduce(self) -> Reduce:
-        if self.function == "sum" and not self.whole:
-            return _sum
         return {"max": np.fmax.reduceat, "min": np.fmin.reduceat}.get(self.function, np.add.reduceat)
 
     def spark_argument(self, schema: pa.Schema) -> str:
@@ -134,8 +148,11 @@ class Measure:
         """Return Spark SQL for the column, from that of `spark_argument`."""
         if self.is_set:
             return f"collect_set({argument})"
-        if self.half:
+        if self.half and self.whole:
             argument = f"shiftright({argument}, {_BITS})" if self.half == HIGH else f"({argument} & {_MASK}L)"
+        elif self.half:
+            upper, rest = ("double(float({0}))", "{0}") if self.half == HIGH else ("{0} - double(float({0}))", "0D")
+            argument = f"if(abs({argument}) < {_FLOATS!r}D, {upper}, {rest})".format(argument)
         return f"{self.function}({argument})"
 
     def spark_merged(self, column: str) -> str:
@@ -155,7 +172,7 @@ def measures(aggregates: Sequence[Aggregate], schema: pa.Schema) -> dict[str, Me
     >>> from skyband.expressions import parse
     >>> schema = pa.schema([("i", pa.int64()), ("x", pa.float64())])
     >>> list(measures([Aggregate("sum", parse("x")), Aggregate("avg", parse("i"))], schema))
-    ['sum(x)', 'high sum(i)', 'low sum(i)', 'count(i)']
+    ['high sum(x)', 'low sum(x)', 'high sum(i)', 'low sum(i)', 'count(i)']
     """
     kept: dict[str, Measure] = {}
     for one in aggregates:
@@ -172,7 +189,7 @@ def measures(aggregates: Sequence[Aggregate], schema: pa.Schema) -> dict[str, Me
         for function in functions:
             values = Aggregate(function, one.argument).values(schema)
             kind = values.bind(schema).type
-            for half in (HIGH, LOW) if kind == "integer" and function == "sum" else ("",):
+            for half in (HIGH, LOW) if function == "sum" else ("",):
                 measure = Measure(function, one.argument, values, kind != "number", half, kind == "time")
                 kept[measure.name] = measure
     return kept
@@ -204,15 +221,17 @@ def final_types(aggregates: Sequence[Aggregate], schema: pa.Schema) -> pa.Schema
     return pa.schema([(str(one), ARROW[kind(one)]) for one in aggregates])
 
 
-def final(one: Aggregate, found: pa.Table, kept: dict[str, Measure]) -> tuple[pa.Array, BoolArray | None]:
-    """Return the values of an aggregate, of a table of one row per id, and where an integer sum did not fit."""
+def final(
+    one: Aggregate, found: Mapping[str, Any], kept: Mapping[str, Measure]
+) -> tuple[pa.Array, BoolArray | None]:  # fmt: skip
+    """Return the values of an aggregate, from measures of each id, and where an integer sum did not fit."""
     if one.argument is None:
-        return found[ROWS].combine_chunks(), None
+        return pa.array(found[ROWS]), None
     if one.function in (DISTINCT, SKETCH):
-        sets = found[str(one)].combine_chunks()
+        sets = found[str(one)]
         return (_estimates(sets) if one.function == SKETCH else pc.list_value_length(sets).cast(pa.int64())), None
     mine = {name: measure for name, measure in kept.items() if measure.argument == one.argument and not measure.is_set}
-    parts = {(measure.function, measure.half): found[name].to_numpy() for name, measure in mine.items()}
+    parts = {(measure.function, measure.half): found[name] for name, measure in mine.items()}
     count: Any = parts.get(("count", ""))
     if one.function == "count":
         return pa.array(count), None
@@ -222,11 +241,14 @@ def final(one: Aggregate, found: pa.Table, kept: dict[str, Measure]) -> tuple[pa
             return pa.array(values, from_pandas=True), None
         whole = pa.array(values, mask=count == 0)
         return whole.cast(ARROW["time"]) if kept[str(one)].moments else whole, None
-    if ("sum", "") in parts:
-        total = parts["sum", ""]
-        values = total if one.function == "sum" else total / np.where(count == 0, np.nan, count)
-        return pa.array(values, from_pandas=True), None
     high, low = parts["sum", HIGH], parts["sum", LOW]
+    if high.dtype != np.int64:
+        nothing = (high == 0) & np.signbit(high)
+        with np.errstate(invalid="ignore"):
+            total = np.where(np.isfinite(high), high + low, high)
+        if one.function == "avg":
+            total = total / np.where(nothing, 1, count)
+        return pa.array(total, mask=nothing), None
     if one.function == "avg":
         total = high * float(2**_BITS) + low
         return pa.array(total / np.where(count == 0, np.nan, count), from_pandas=True), None
@@ -248,20 +270,27 @@ def spark_final(one: Aggregate, rows: str, columns: Mapping[str, str], kept: dic
     if one.function in ("count", "max", "min"):
         found = parts[one.function, ""]
         return f"timestamp_micros({found})" if kept[str(one)].moments else found
-    if ("sum", "") in parts:
-        total = parts["sum", ""]
-        return total if one.function == "sum" else f"try_divide({total}, {count})"
     high, low = parts["sum", HIGH], parts["sum", LOW]
+    if not kept[Measure("sum", one.argument, one.argument, whole=False, half=HIGH).name].whole:
+        total = f"({high} + {low})"
+        return total if one.function == "sum" else f"try_divide({total}, {count})"
     if one.function == "avg":
         return f"try_divide(double({high}) * {2**_BITS}D + double({low}), {count})"
     high, low = f"({high} + shiftright({low}, {_BITS}))", f"({low} & {_MASK}L)"
     return f"if({high} BETWEEN {-(2**31)}L AND {2**31 - 1}L, shiftleft({high}, {_BITS}) | {low}, NULL)"
 
 
-def _sum(values: FloatArray, starts: IntArray) -> FloatArray:
-    known = ~np.isnan(values)
-    total, count = np.add.reduceat(np.where(known, values, 0.0), starts), np.add.reduceat(known, starts, dtype=np.int64)
-    return np.where(count > 0, total, np.nan)
+def _upper(values: FloatArray) -> FloatArray:
+    """Return the upper 24 bits of numbers; of those that are too large for 32-bit numbers, all."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        short = values.astype(np.float32).astype(np.float64)
+    return np.where(np.abs(values) < _FLOATS, short, values) + 0.0
+
+
+def _lower(values: FloatArray) -> FloatArray:
+    """Return what `_upper` leaves."""
+    with np.errstate(invalid="ignore"):
+        return np.where(np.abs(values) < _FLOATS, values - _upper(values), 0.0)
 
 
 # Sets.

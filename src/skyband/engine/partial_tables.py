@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,11 @@ import pyarrow.compute as pc
 from skyband.engine.intake import APPROXIMATE
 from skyband.engine.measures import DISTINCT, ROWS, SKETCH, final
 from skyband.engine.partial_rows import CARRIED, ID, PANE, PART, REFRESHED, REMOTE, STREAM, TIME, concat, reduced
-from skyband.engine.partials import Partials
+from skyband.engine.partials import Partials, Scored, numbers_of
 from skyband.engine.snapshot import State
 from skyband.events.batch import EventBatch
 from skyband.events.store import retyped
-from skyband.expressions import Bound
-from skyband.order import FloatArray, IntArray
+from skyband.order import FloatArray, IntArray, value_ranks
 from skyband.queries.query import Query
 from skyband.windows import ALWAYS
 
@@ -144,9 +143,26 @@ class PartialTables(Partials):
             self._carry(found)
         return found
 
-    def peek(self, end: int) -> pa.Table:
-        """Return the objects so far of a window that is still open."""
-        return self._of(self.windows.ending(end))[0]
+    def scored(self, ends: Sequence[int]) -> Iterator[Scored]:
+        """Yield the objects of windows that end there, in this order, and forget what no later window needs."""
+        return (self._scored(self.objects(end)) for end in ends)
+
+    def peek(self, ends: Sequence[int]) -> Iterator[Scored]:
+        """Yield the objects so far of windows that are still open."""
+        return (self._scored(self._of(self.windows.ending(end))[0]) for end in ends)
+
+    def _scored(self, found: pa.Table) -> Scored:
+        """Return the objects of a window with their scores."""
+
+        def pick(rows: IntArray) -> tuple[pa.Array, pa.Array | None, pa.Table | None]:
+            taken = pa.array(rows)
+            part = found[PART].take(taken).combine_chunks() if PART in found.column_names else None
+            shown = self.shown(found, taken) if self.query.columns and len(rows) else None
+            return found[ID].take(taken).combine_chunks(), part, shown
+
+        score, time = (found[name].to_numpy().astype(kind) for name, kind in ((STREAM, np.float64), (TIME, np.int64)))
+        part = value_ranks(found[PART]) if PART in found.column_names else None
+        return Scored(np.array([0, found.num_rows]), score, time, part, [self.doubt], pick)
 
     def _forget(self, window: int) -> None:
         """Forget what windows after this one do not need."""
@@ -194,11 +210,13 @@ class PartialTables(Partials):
         how many have a sum in the score that does not fit.
         """
         parts = self.decomposition
-        values = {str(one): final(one, found, self.measures) for one in parts.aggregates}
+        held = {name: found[name].combine_chunks() for name in (ROWS, *self.measures)}
+        held = {name: column if pa.types.is_list(column.type) else column.to_numpy() for name, column in held.items()}
+        values = {str(one): final(one, held, self.measures) for one in parts.aggregates}
         outside = [mask for name, (_, mask) in values.items() if mask is not None and name in parts.part.columns]
         unfit = int(np.logical_or.reduce(outside).sum()) if outside else 0
         batch = pa.record_batch({name: column for name, (column, _) in values.items()})
-        found = found.append_column(STREAM, pa.array(_values(parts.part.bind(batch.schema, "score"), batch)))
+        found = found.append_column(STREAM, pa.array(numbers_of(parts.part.bind(batch.schema, "score"), batch)))
         for output in parts.outputs:
             found = found.append_column(CARRIED + output.name, output.values(batch))
         if parts.having is not None:
@@ -249,9 +267,3 @@ class PartialTables(Partials):
         self._carried = tables.get("carried")
         if "settled" in tables:
             self._settle(tables["settled"])
-
-
-def _values(bound: Bound, batch: pa.RecordBatch) -> FloatArray:
-    """Return numbers, NaN where they are NULL."""
-    values, valid = bound.scores(batch)
-    return values if valid is None else np.where(valid, values, np.nan)

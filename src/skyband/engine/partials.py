@@ -10,7 +10,7 @@ batch, or by Spark, on its executors.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -42,6 +42,32 @@ class Bounds:
     parts: pa.DataType
     ids: pa.DataType
     remotes: pa.DataType
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The objects of windows, with their scores.
+
+    Parameters
+    ----------
+    edges
+        Window w has the objects from ``edges[w]`` to ``edges[w + 1]``.
+    score, time
+        Their scores, NaN where there is none, and the times of their latest events.
+    partition
+        Numbers that sort as their partitions do; None where there are none.
+    doubts
+        Why the answer of each window is not exact; empty where it is.
+    pick
+        Returns the ids of some of them, their partitions, and what is shown besides, where there is any.
+    """
+
+    edges: IntArray
+    score: FloatArray
+    time: IntArray
+    partition: IntArray | None
+    doubts: list[str]
+    pick: Callable[[IntArray], tuple[pa.Array, pa.Array | None, pa.Table | None]]
 
 
 class Partials(ABC):
@@ -166,9 +192,9 @@ class Partials(ABC):
         self.merge(ReducedBatch(partials, rows.newest, len(late), len(partly), len(outcome.rejected)))
         return outcome
 
-    @abstractmethod
     def _partials(self, rows: EventBatch, chosen: IntArray, values: Sequence[FloatArray]) -> pa.Table:
         """Return some of the rows of a batch as partials."""
+        raise NotImplementedError
 
     def _valid(self, rows: EventBatch) -> BoolArray | None:
         """Tell which rows have a time, an id and a remote id; None: all."""
@@ -259,3 +285,9 @@ def part_type(partition: Expression, schema: pa.Schema) -> pa.DataType:
 
 def _plain(kind: pa.DataType) -> pa.DataType:
     return pa.string() if is_text(kind) else pa.int64()
+
+
+def numbers_of(bound: Bound, batch: pa.RecordBatch) -> FloatArray:
+    """Return the numbers of an expression, NaN where they are NULL."""
+    values, valid = bound.scores(batch)
+    return values if valid is None else np.where(valid, values, np.nan)

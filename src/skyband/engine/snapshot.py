@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from skyband.errors import SnapshotError
 
-VERSION = 6
+VERSION = 7
 _MAGIC = b"SKYBAND\n"
 _HEAD = struct.Struct("<8sI32s")
 _LENGTH = struct.Struct("<Q")

@@ -30,7 +30,7 @@ from skyband.engine import snapshot
 from skyband.errors import InputError, SnapshotError
 from skyband.files.durable import Folder
 
-FORMAT = 4
+FORMAT = 5
 KEPT_STATES = 4
 COMMANDS = ("add", "change", "remove", "pause", "resume", "suspend")
 FIXED = {
