@@ -96,12 +96,11 @@ def workers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(THREADS, thread_name_prefix="skyband")
 
 
-def in_threads(function: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> None:
+def in_threads(function: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> list[Any]:
     """Call a function with each job's arguments, each in a thread of its own where there are several."""
     if len(jobs) == 1:
-        function(*jobs[0])
-    else:
-        list(workers().map(lambda job: function(*job), jobs))
+        return [function(*jobs[0])]
+    return list(workers().map(lambda job: function(*job), jobs))
 
 
 def split(count: int, threads: int) -> list[int]:

@@ -6,16 +6,21 @@ key is a place in that list. New values move the places behind them: `encode` sa
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from skyband.compiled import PARALLEL_ROWS, THREADS, in_threads, split
+from skyband.events import key_kernels as kernel
 from skyband.order import IntArray
 
 NULL_KEY = 0
 """The key of NULL: before every value, as Spark sorts it. The first value has key 1."""
+MOST_PLACES = 1 << 22
+"""So many places a table from integers to their keys has at most."""
 
 
 class Keys:
@@ -33,6 +38,7 @@ class Keys:
 
     def __init__(self, values: npt.NDArray[Any] | None = None) -> None:
         self.values = np.empty(0, object) if values is None else values
+        self._table: tuple[int, npt.NDArray[np.int32]] | None = None  # of integers: the least, and the key of each
 
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> Keys:
@@ -41,36 +47,71 @@ class Keys:
 
     def encode(self, column: pa.Array) -> tuple[IntArray, IntArray | None]:
         """Return the key of each value, and where earlier keys moved to (None when none did)."""
+        if pa.types.is_integer(column.type) and column.null_count == 0 and len(column) > 0:
+            found = self._encode_integers(column)
+            if found is not None:
+                return found
         coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         fresh = _plain(coded.dictionary)
-        order = np.argsort(fresh, kind="stable")
-        fresh_sorted = fresh[order]
-        if len(self.values) == 0:
-            self.values = self.values.astype(fresh.dtype)
-        missing = fresh_sorted[~_contains(self.values, fresh_sorted)]
-        moved = None
-        if len(missing):
-            places = np.searchsorted(self.values, missing)
-            if len(self.values) and places[0] < len(self.values):
-                shift = np.zeros(len(self.values) + 2, np.int64)
-                np.add.at(shift, places + 1, 1)
-                moved = np.arange(len(self.values) + 1) + np.cumsum(shift)[:-1]
-            self.values = np.insert(self.values, places, missing)
+        moved = self._learn(np.sort(fresh, kind="stable"))
         table = np.searchsorted(self.values, fresh).astype(np.int64) + 1
         index = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)
-        found = table[index] if len(table) else np.zeros(len(index), np.int64)
+        key = table[index] if len(table) else np.zeros(len(index), np.int64)
         if coded.null_count:
-            found = np.where(coded.is_null().to_numpy(zero_copy_only=False), NULL_KEY, found)
-        return found.astype(np.int64), moved
+            key = np.where(coded.is_null().to_numpy(zero_copy_only=False), NULL_KEY, key)
+        return key.astype(np.int64, copy=False), moved
+
+    def _encode_integers(self, column: pa.Array) -> tuple[IntArray, IntArray | None] | None:
+        """Do as `encode` by a table that has a place for each integer of their span; None where that is too long."""
+        values = column.cast(pa.int64()).to_numpy()
+        edges = split(len(values), THREADS if len(values) >= PARALLEL_ROWS else 1)
+        runs = [slice(a, b) for a, b in itertools.pairwise(edges)]
+        key = np.empty(len(values), np.int64)
+        if self._table is not None:
+            base, table = self._table
+            if not any(in_threads(kernel.look_up, [(values[run], base, table, key[run]) for run in runs])):
+                return key, None
+        spans = in_threads(kernel.extent, [(values[run],) for run in runs])
+        low, high = min(span[0] for span in spans), max(span[1] for span in spans)
+        known = self.values.astype(np.int64) if len(self.values) == 0 else self.values
+        base, end = (min(low, known[0]), max(high, known[-1])) if len(known) else (low, high)
+        if end - base >= MOST_PLACES:
+            return None
+        seen = np.zeros(high - low + 1, bool)
+        in_threads(kernel.mark, [(values[run], low, seen) for run in runs])
+        moved = self._learn(np.flatnonzero(seen) + low)
+        table = np.zeros(end - base + 1, np.int32)
+        table[self.values - base] = np.arange(1, len(self.values) + 1)
+        self._table = base, table
+        in_threads(kernel.look_up, [(values[run], base, table, key[run]) for run in runs])
+        return key, moved
+
+    def _learn(self, values: npt.NDArray[Any]) -> IntArray | None:
+        """Know these sorted values from now on; return where earlier keys moved to (None when none did)."""
+        if len(self.values) == 0:
+            self.values = self.values.astype(values.dtype)
+        missing = values[~_contains(self.values, values)]
+        if len(missing) == 0:
+            return None
+        moved = None
+        places = np.searchsorted(self.values, missing)
+        if len(self.values) and places[0] < len(self.values):
+            shift = np.zeros(len(self.values) + 2, np.int64)
+            np.add.at(shift, places + 1, 1)
+            moved = np.arange(len(self.values) + 1) + np.cumsum(shift)[:-1]
+        self.values, self._table = np.insert(self.values, places, missing), None
+        return moved
 
     def retain(self, used: IntArray) -> IntArray | None:
         """Forget the values whose keys are not used; return where the others moved to, if that paid."""
-        live = np.unique(used[used != NULL_KEY])
+        if len(self.values) < 1024:
+            return None
+        live = np.flatnonzero(np.bincount(used, minlength=1)[1:]) + 1
         if len(self.values) < 2 * len(live) + 1024:
             return None
         moved = np.full(len(self.values) + 1, NULL_KEY, np.int64)
         moved[live] = np.arange(1, len(live) + 1)
-        self.values = self.values[live - 1]
+        self.values, self._table = self.values[live - 1], None
         return moved
 
     def decode(self, keys: IntArray) -> pa.Array:

@@ -2,7 +2,8 @@
 
 Each pane has a *threshold*, its K-th best event so far; the scan kernel raises thresholds as it goes. Large batches are
 split among threads, each with thresholds of its own: the union of their candidates is a superset of what one thread
-would find.
+would find. Without partitions the best of a pane gather in a buffer that is cut back now and then; with partitions,
+of which there may be many, each pane of each has a heap of K events (`heap_kernels`).
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from collections.abc import Callable, Iterator
 from math import isqrt
 
 import numpy as np
+import numpy.typing as npt
 
 from skyband.algorithms.base import BatchCounts, Columns, sift
+from skyband.algorithms.staircase import heap_kernels
 from skyband.algorithms.staircase import scan_kernels as kernel
 from skyband.algorithms.staircase.panes import Panes
 from skyband.algorithms.staircase.scan_kernels import keep_latest
@@ -21,29 +24,40 @@ from skyband.compiled import PARALLEL_ROWS, THREADS, in_threads, split
 from skyband.order import FloatArray, IntArray, fingerprints
 from skyband.windows import ALWAYS, NEVER
 
-PARTITIONED_ROWS = 1 << 18
+PARTITIONED_ROWS = 1 << 18  # where ids count once, or there are too many panes and partitions to look at all at once
 LATEST_ROWS = 1 << 17  # so that the hash table stays in the cache
 POOL_BYTES = 1 << 26
+TIED_ROWS = 1 << 14  # so many rows that tie with the worst of their heaps are set aside
 MOST_THRESHOLDS = 1 << 22
 _NOTHING = np.empty(0, np.int64)
 
 Kth = tuple[IntArray, IntArray, FloatArray, IntArray]
 """Pane numbers, partitions, merits and times of the K-th best events of the panes that have so many."""
+KthOf = Callable[[int, int], Kth]
+"""Returns those of the panes from one number on and before another."""
 Thresholds = tuple[FloatArray, IntArray, IntArray]
 Pool = tuple[FloatArray, IntArray, IntArray, IntArray, IntArray]
+Heaps = tuple[FloatArray, npt.NDArray[np.int32], IntArray, IntArray]
 
 
-def candidates(
-    columns: Columns, counts: BatchCounts, panes: Panes, k: int, kth: Callable[[], Kth]
-) -> Iterator[IntArray]:
+def candidates(columns: Columns, counts: BatchCounts, panes: Panes, k: int, kth: KthOf) -> Iterator[IntArray]:
     """Yield the rows that may be among the best `k` of their panes (of each partition), in pieces.
 
     Panes are added as far as the batch reaches, and its rejected and late rows are counted. `kth` returns the K-th best
-    events known so far; it is asked again after each piece.
+    events known so far of some panes; it is asked again after each piece.
     """
-    at_once = PARTITIONED_ROWS if columns.partitions > 1 else max(len(columns.merit), 1)
-    for start in range(0, len(columns.merit), at_once):
-        yield from _filter(columns[start : start + at_once], counts, panes, k, kth, start)
+    n = len(columns.merit)
+    if n == 0:
+        return
+    look, at_once = _look(columns), n
+    if columns.partitions > 1 and n > PARTITIONED_ROWS:
+        panes.cover(*look)
+        low, high = _span(columns, panes, look)
+        if columns.ident is not None or (high - low) * columns.partitions > MOST_THRESHOLDS:
+            at_once = PARTITIONED_ROWS
+    for start in range(0, n, at_once):
+        rows = columns[start : start + at_once]
+        yield from _filter(rows, look if at_once == n else _look(rows), counts, panes, k, kth, start)
 
 
 def is_sparse(columns: Columns, panes: Panes, k: int) -> bool:
@@ -102,19 +116,20 @@ def with_ties(pieces: Iterator[IntArray], columns: Columns, counts: BatchCounts,
 
 
 def _filter(
-    columns: Columns, counts: BatchCounts, panes: Panes, k: int, kth: Callable[[], Kth], offset: int
+    columns: Columns, look: tuple[int, int], counts: BatchCounts, panes: Panes, k: int, kth: KthOf, offset: int
 ) -> Iterator[IntArray]:
     n = len(columns.merit)
-    panes.cover(*_look(columns))
-    edges = split(n, THREADS if n >= PARALLEL_ROWS and columns.partitions == 1 else 1)
+    panes.cover(*look)
+    shared = columns.partitions == 1 or columns.ident is None
+    edges = split(n, THREADS if n >= PARALLEL_ROWS and shared else 1)
     parts = [_Part(columns, a, b, counts) for a, b in itertools.pairwise(edges)]
     while todo := [part for part in parts if part.row < part.stop]:
-        low, high = _span(columns, panes)
+        low, high = _span(columns, panes, look)
         if (high - low) * columns.partitions > MOST_THRESHOLDS:
             for part in todo:
                 yield from pass_all(columns[part.row : part.stop], counts, panes, part.row + offset)
             break
-        cuts, known = panes.cuts[low : high + 1], kth()
+        cuts, known = panes.cuts[low : high + 1], kth(low + panes.base, high + panes.base)
         jobs = [(part, cuts, _thresholds(panes, low, high, columns.partitions, known), k) for part in todo]
         in_threads(_Part.scan, jobs)
         for part in todo:
@@ -135,15 +150,17 @@ def _look(columns: Columns) -> tuple[int, int]:
     Batches mostly end near their latest event: a look at three rows saves a pass. The scan finds exceptions.
     """
     position = columns.position
-    look = position[[0, len(position) // 2, -1]] if columns.partitions == 1 else position
-    return int(look.min()), int(look.max())
+    if columns.partitions == 1:
+        position = position[[0, len(position) // 2, -1]]
+    low, high = kernel.bounds(position)
+    return int(low), int(high)
 
 
-def _span(columns: Columns, panes: Panes) -> tuple[int, int]:
+def _span(columns: Columns, panes: Panes, look: tuple[int, int]) -> tuple[int, int]:
     """Return the places of the cuts around the batch; of all cuts when there is one partition."""
     if columns.partitions == 1:
         return 0, len(panes)
-    low, high = np.searchsorted(panes.cuts, [columns.position.min(), columns.position.max()], side="right")
+    low, high = np.searchsorted(panes.cuts, look, side="right")
     return int(low) - 1, int(high)
 
 
@@ -166,6 +183,12 @@ def _pool(panes: int, k: int) -> Pool:
     return *columns, np.zeros(count, np.int64), np.zeros(count, np.int64)
 
 
+def _heaps(slot_panes: int, rows: int, k: int) -> Heaps:
+    """Make heaps of K events for as many slot panes as fit."""
+    count = max(1, min(slot_panes, rows, POOL_BYTES // (12 * k)))
+    return np.empty((count, k)), np.empty((count, k), np.int32), np.zeros(count, np.int64), np.zeros(count, np.int64)
+
+
 class _Part:
     """A run of rows that one thread passes over."""
 
@@ -173,11 +196,14 @@ class _Part:
         self.columns, self.row, self.start, self.stop = columns, start, start, stop
         self.limits = np.array([counts.late_before, counts.partly_before], np.int64)
         self.late = np.empty(stop - start if counts.late_before > NEVER else 0, np.int64)
-        self.seen = np.array([0, 0, 0, ALWAYS, NEVER, 0], np.int64)
+        self.seen = np.array([0, 0, 0, ALWAYS, NEVER, 0, 0], np.int64)
         self.rows: list[IntArray] = []
 
     def scan(self, cuts: IntArray, thresholds: Thresholds, k: int) -> None:
         """Go on until the end, or until a position lies outside the cuts."""
+        if self.columns.partitions > 1 and self.columns.ident is None:
+            self._fill_heaps(cuts, thresholds, k)
+            return
         # A guess that aims at four deviations more than K events is rarely too high, and lets few too many in.
         simple = self.columns.partitions == 1 and self.columns.ident is None
         target = k + 4 * isqrt(k) + 8 if simple else 0
@@ -208,9 +234,21 @@ class _Part:
             self.seen[kernel.IN_USE] = 0
             guesses[1][0] = -1
 
+    def _fill_heaps(self, cuts: IntArray, bars: Thresholds, k: int) -> None:
+        c = self.columns
+        arrays, heaps = (c.merit, c.time, c.position, c.part), _heaps(len(bars[0]), self.stop - self.row, k)
+        tied = np.empty(TIED_ROWS, np.int64), np.empty(TIED_ROWS, np.int64)
+        status = kernel.FULL
+        while status == kernel.FULL:
+            status, self.row = heap_kernels.scan(
+                arrays, self.row, self.stop, (cuts, c.partitions), bars, heaps, tied, self.limits, k, self.seen,
+                self.late,
+            )  # fmt: skip
+            self.rows.append(heap_kernels.drain(c.merit, c.time, bars, heaps, tied, self.seen))
+
     def count(self, counts: BatchCounts, offset: int) -> None:
         """Add what this part counted."""
-        rejected, late, partly, first, last, _ = self.seen.tolist()
+        rejected, late, partly, first, last, _, _ = self.seen.tolist()
         counts.rejected += rejected
         counts.partly_late += partly
         counts.newest = max(counts.newest, last)

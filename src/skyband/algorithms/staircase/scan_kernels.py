@@ -21,7 +21,7 @@ BLOCK = 256  # rows whose positions are looked at together
 STRIP = 64  # rows whose merits are compared with the threshold together
 DONE, FULL, OUTSIDE = 0, 1, 2
 NO_GUESS, FAILED = -1, -2
-REJECTED, LATE, PARTLY, FIRST, LAST, IN_USE = 0, 1, 2, 3, 4, 5
+REJECTED, LATE, PARTLY, FIRST, LAST, IN_USE, TIED = 0, 1, 2, 3, 4, 5, 6
 
 
 @jit
@@ -161,7 +161,7 @@ def scan(
         How many events each pane keeps.
     seen
         Counts to add to: REJECTED, LATE, PARTLY, FIRST and LAST position of all rows, buffers
-        IN_USE.
+        IN_USE, and room for another one (see `heap_kernels`).
     late
         The rows that missed all windows, room for all of them.
 

@@ -45,7 +45,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skyband.algorithms.base import NO_SLOTS, Algorithm, Arriving, BatchCounts, Selection, columns_of, one_per_id
-from skyband.algorithms.staircase import prefilter
+from skyband.algorithms.staircase import partition_kernels, prefilter
 from skyband.algorithms.staircase import seal_kernels as kernel
 from skyband.algorithms.staircase.panes import ANY_K, Panes, pane_widths
 from skyband.algorithms.staircase.seal_kernels import ALL, BEST, LATEST
@@ -130,10 +130,12 @@ class Staircase(Algorithm):
         for rows in pieces:  # the next piece is found by the thresholds that this one raises
             self._insert(arriving.keep(rows))
 
-    def _kth(self) -> prefilter.Kth:
-        kth = self._open_ranks() == self.k - 1
-        slots, store = self.open[kth], self.store
-        return self.open_pane[kth], store.part[slots], store.merit[slots], store.time[slots]
+    def _kth(self, low: int, high: int) -> prefilter.Kth:
+        begin, end = np.searchsorted(self.open_pane, [low, high])
+        slots, pane, store = self.open[begin:end], self.open_pane[begin:end], self.store
+        kth = rank_in_runs(pane, store.part[slots]) == self.k - 1
+        slots = slots[kth]
+        return pane[kth], store.part[slots], store.merit[slots], store.time[slots]
 
     @property
     def thresholded(self) -> Staircase | None:
@@ -190,28 +192,38 @@ class Staircase(Algorithm):
 
     def _set_open(self, slots: SlotArray, pane: IntArray, tail: int) -> None:
         """Sort open events, the new ones from place `tail` on, and leave each pane only its best K."""
-        if np.any(pane[1:] < pane[:-1]):
-            order = np.argsort(pane, kind="stable")
-            slots, pane = slots[order], pane[order]
+        slots, pane = self._by_pane(slots, pane)
         if self.mode != ALL:
             counting = one_per_id(self.store, slots, self.distinct, pane)
             slots, pane = slots[counting], pane[counting]
             self.panes.record_loss(pane, ANY_K, np.inf)  # other events of the ids may be gone, here or in the prefilter
-        ends = np.append(np.flatnonzero(pane[1:] != pane[:-1]) + 1, len(pane))
+        ends = np.empty(len(slots) + 1, np.int64)
+        ends = ends[: partition_kernels.run_ends(slots, pane, self.store.part, ends)]
         self._sort_runs(slots, ends)
         if self.mode != LATEST:
-            rank = rank_in_runs(pane, self.store.part[slots])
-            self._record_full(slots[rank == self.k - 1], pane[rank == self.k - 1])
-            slots, pane = slots[rank < self.k], pane[rank < self.k]
+            last = np.empty(len(ends), np.int64)
+            size, full = partition_kernels.trim(slots, pane, ends, self.k, last)
+            slots, pane = slots[:size], pane[:size]
+            self._record_full(slots[last[:full]], pane[last[:full]])
         self.open = np.concatenate([self.open[:tail], slots])
         self.open_pane = np.concatenate([self.open_pane[:tail], pane])
+
+    def _by_pane(self, slots: SlotArray, pane: IntArray) -> tuple[SlotArray, IntArray]:
+        """Sort events pane by pane, partition by partition."""
+        if len(slots) == 0:
+            return slots, pane
+        if self.store.partitioned:
+            slots, pane, _ = _spread(slots, pane, self.store.part[slots])
+        if np.any(pane[1:] < pane[:-1]):
+            slots, pane, _ = _spread(slots, pane, pane)
+        return slots, pane
 
     def _record_full(self, slots: SlotArray, pane: IntArray) -> None:
         """Record, given the K-th events of panes, that others of these may be dropped, here or in the prefilter."""
         self.panes.record_loss(pane, self.k, self.store.merit[slots])
 
     def _sort_runs(self, slots: SlotArray, ends: IntArray) -> None:
-        """Sort each pane's events in place, on all cores where there are many."""
+        """Sort the events of each pane, or of each of its partitions, in place, on all cores where there are many."""
         events = columns_of(self.store)[:-1]
         if len(slots) < PARALLEL_SLOTS or len(ends) <= THREADS:
             sort_runs(slots, ends, *events)
@@ -314,20 +326,74 @@ class Staircase(Algorithm):
         count = int(np.searchsorted(self.open_pane, base + last))
         ends = np.searchsorted(self.open_pane[:count], np.arange(base + first, base + last), side="right")
         fresh = self.open[:count]
+        windows = due.query, due.start, due.end, columns.following(due)
+        if self.mode == ALL and self._partitions() > 1:
+            found = self._seal_partitions(windows, first, last, count, queries)
+            self.open, self.open_pane = self.open[count:], self.open_pane[count:]
+            self.sealed_to = int(cuts[last])
+            return found
         held = len(self.band[0])
         bands = self._bands(self.band[0], self.band[1] - base, self.band[2], held + count)
         picks = np.empty(int(queries[1][due.query].sum()) * self._partitions() + 1, np.int32)
         m, side = kernel.seal(
             columns_of(self.store), self._codes(np.concatenate([self.band[0], fresh])), self.mode,
             self._partitions() == 1, bands, held, (fresh, ends), cuts, first, queries,
-            (due.query, due.start, due.end, columns.following(due)),
-            self.panes.depth, self.panes.best_dropped, picks, offsets,
+            windows, self.panes.depth, self.panes.best_dropped, picks, offsets,
         )  # fmt: skip
         band = bands[side]
         self.band = (band[0][:m].copy(), band[1][:m] + base, band[2][:m].copy())
         self.open, self.open_pane = self.open[count:], self.open_pane[count:]
         self.sealed_to = int(cuts[last])
         return picks[: offsets[-1]], np.diff(offsets)
+
+    def _seal_partitions(
+        self, due: tuple[IntArray, ...], first: int, last: int, count: int, queries: tuple[IntArray, IntArray]
+    ) -> tuple[SlotArray, IntArray]:
+        """Seal the `count` open events of some panes, and answer windows, partition by partition."""
+        query, start, end, following = due
+        store, panes, (starts, ks) = self.store, self.panes, queries
+        partitions, lowest = self._partitions(), int(store.part.min())
+        band = self.band[0], self.band[1] - panes.base, self.band[2]
+        band_at = np.bincount(store.part[band[0]] - lowest + 1, minlength=partitions + 1).cumsum()
+        *fresh, fresh_at = _spread(
+            self.open[:count], self.open_pane[:count] - panes.base, store.part[self.open[:count]], lowest, partitions
+        )
+        due_at = np.append(0, np.searchsorted(end, panes.cuts[first + 1 : last + 1], side="right"))
+        sinces = partition_kernels.needs_by_round(panes.cuts, first, last - first, starts, ks, query, following, due_at)
+        k = ks[query]
+        begins = np.cumsum(k * partitions) - k * partitions
+        picks, counts = np.empty(int((k * partitions).sum()), np.int32), np.zeros((len(k), partitions), np.int32)
+        out = tuple(np.empty(len(band[0]) + count, column.dtype) for column in band)
+        work = band_at + fresh_at + np.arange(partitions + 1) * len(k)
+        threads = THREADS if work[-1] >= PARALLEL_SLOTS else 1
+        edges = np.searchsorted(work, split(int(work[-1]), threads)).tolist()
+        losses = [(panes.depth.copy(), panes.best_dropped.copy()) for _ in range(threads)]
+        ends = in_threads(
+            partition_kernels.seal,
+            [
+                (
+                    columns_of(store), band, tuple(fresh), (band_at, fresh_at), a, b, first, sinces, (start, k, begins),
+                    due_at, *lost, picks, counts, out,
+                )
+                for (a, b), lost in zip(itertools.pairwise(edges), losses, strict=True)
+            ],
+        )  # fmt: skip
+        for depth, best in losses:
+            np.minimum(panes.depth, depth, out=panes.depth)
+            np.maximum(panes.best_dropped, best, out=panes.best_dropped)
+        parts = [slice(int((band_at + fresh_at)[a]), end) for a, end in zip(edges[:-1], ends, strict=True)]
+        slot, pane, dominated = (np.concatenate([column[part] for part in parts]) for column in out)
+        self.band = slot, pane + panes.base, dominated
+        sizes = counts.sum(axis=1, dtype=np.int64)
+        if len(picks) == sizes.sum():
+            return picks, sizes
+        found, offsets = np.empty(int(sizes.sum()), np.int32), np.append(0, np.cumsum(sizes))
+        edges = split(len(k), threads)
+        in_threads(
+            partition_kernels.close_up,
+            [(picks, k, begins, counts, offsets, a, b, found) for a, b in itertools.pairwise(edges)],
+        )
+        return found, sizes
 
     def _bands(self, slot: SlotArray, pane: IntArray, dominated: IntArray, room: int) -> tuple[Any, Any]:
         """Lay out a band as the kernels want it, and a second one to merge into."""
@@ -442,3 +508,18 @@ class Staircase(Algorithm):
             f"open panes keep {kept}{held}",
             f"sealed panes keep the staircase skyband, {', '.join(steps)}{band}",
         ]
+
+
+def _spread(
+    slots: SlotArray, pane: IntArray, of: IntArray, lowest: int | None = None, numbers: int | None = None
+) -> tuple[SlotArray, IntArray, IntArray]:
+    """Sort slots, and the panes beside them, stably by numbers; also return where those of each number begin.
+
+    The numbers go from `lowest` on, and are so many; where that is left out, as they are.
+    """
+    lowest = int(of.min()) if lowest is None else lowest
+    of = of - lowest
+    at = np.append(0, np.bincount(of, minlength=numbers or 0).cumsum())
+    found = np.empty_like(slots), np.empty_like(pane)
+    partition_kernels.spread(slots, pane, of, at[:-1].copy(), *found)
+    return *found, at

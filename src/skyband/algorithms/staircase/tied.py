@@ -30,7 +30,7 @@ from skyband.algorithms.staircase.panes import ANY_K, Panes, pane_widths
 from skyband.events.store import EventStore
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, Ties, rank_in_runs, ranks_in_runs
 from skyband.queries.query import Distinct
-from skyband.windows import NEVER, DueWindows, Schedule, format_extent, layout
+from skyband.windows import ALWAYS, NEVER, DueWindows, Schedule, format_extent, layout
 
 ROWS_AT_ONCE = 1 << 16
 SPARE = 1024
@@ -113,14 +113,16 @@ class TiedPanes(Algorithm):
             pieces = prefilter.candidates(untimed, counts, self.panes, self.k, self._kth)
         return prefilter.with_ties(pieces, untimed, counts, self.panes)
 
-    def _kth(self) -> prefilter.Kth:
-        last = self._last_needed(self.slots, self.pane)
-        slots = self.slots[last]
-        return self.pane[last], self.store.part[slots], self.store.merit[slots], np.zeros(len(last), np.int64)
+    def _kth(self, low: int, high: int) -> prefilter.Kth:
+        begin, end = np.searchsorted(self.pane, [low, high])
+        slots, pane = self.slots[begin:end], self.pane[begin:end]
+        last = self._last_needed(slots, pane)
+        slots = slots[last]
+        return pane[last], self.store.part[slots], self.store.merit[slots], np.zeros(len(last), np.int64)
 
     def _reaching(self, columns: Columns, rows: IntArray) -> BoolArray:
         """Tell which rows are no worse than the last event that their pane needs."""
-        known_pane, known_part, limit, _ = self._kth()
+        known_pane, known_part, limit, _ = self._kth(NEVER, ALWAYS)
         if len(limit) == 0:
             return np.ones(len(rows), bool)
         pane, part = self.panes.number(columns.position[rows]), 0 if columns.part is None else columns.part[rows]
