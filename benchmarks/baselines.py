@@ -51,6 +51,7 @@ def _with_columns(parts: list[Answers]) -> list[Answers]:
     for answers in parts:
         for block in answers.blocks:
             assert len(block.id) == len(block.score) == len(block.time)
+            assert block.partition is None or len(block.partition) == len(block.id)
     return parts
 
 

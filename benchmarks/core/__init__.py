@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks import baselines
-from benchmarks.core import duckdb_baseline, polars_baseline
+from benchmarks.core import duckdb_baseline, groups, polars_baseline
 from benchmarks.measure import Patience, Row, Timing, side_by_side
 from benchmarks.workloads import SCORES, events, many_queries, one_query, write_parquet
 from skyband.engine.monitor import Monitor
@@ -177,6 +177,11 @@ def many(scale: Scale) -> Iterator[Row]:
     yield from _compare("peers", "task", "many queries", MANY, scale.stream(), group, scale, "skyband")
 
 
+def by_group(scale: Scale) -> Iterator[Row]:
+    """The best 10 of each of 10, 1,000 and 100,000 groups, against the peers; grouped by an expression too."""
+    yield from groups.experiment(scale.events // 2, scale.events // 100, scale.patience)
+
+
 setting = nullcontext  # it runs anywhere
 EXPERIMENTS: dict[str, Callable[[Scale], Iterator[Row]]] = {
     "pass": scores,
@@ -187,6 +192,7 @@ EXPERIMENTS: dict[str, Callable[[Scale], Iterator[Row]]] = {
     "parquet": parquet,
     "peers": peers,
     "many": many,
+    "groups": by_group,
 }
 
 

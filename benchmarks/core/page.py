@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.core import LONG_SPAN
+from benchmarks.core.groups import BY_EXPRESSION
 from benchmarks.core.targets import expected_kept, in_window, judge
 from benchmarks.measure import Row
 from benchmarks.plots import LIMIT, OTHERS, OURS, bars, figure, limit, log_log, per_event, speeds
@@ -133,6 +134,18 @@ def plot_many(rows: Sequence[Row], path: Path) -> None:
         axes.set_xlabel("seconds")
 
 
+def plot_groups(rows: Sequence[Row], path: Path) -> None:
+    """Time per event of every way, by the number of groups."""
+    with figure(path, 6.0) as axes:
+        for way in dict.fromkeys(row.way for row in rows):
+            found = [row for row in rows if row.way == way]
+            line = "o--" if way == BY_EXPRESSION else "o-"
+            colour = {"color": OURS} if way.startswith("skyband") else {}
+            axes.plot([int(row.value) for row in found], per_event(found), line, label=way, **colour)
+        log_log(axes, "groups", "ns per event")
+        axes.legend()
+
+
 def plot_parquet(rows: Sequence[Row], path: Path) -> None:
     """Speed of every way over Parquet files."""
     speeds(rows, path, log=False)
@@ -200,6 +213,15 @@ Sizes 100–1,000 s and slides 10–100 s in tens of seconds, k from 10 to 1,000
 10 s once and share them among all queries.""",
         plot_many,
         _many,
+    ),
+    "groups": Section(
+        "The best of each group",
+        """\
+The best 10 of each group in the last 600 seconds, half of the events, spread over 1,000 seconds; every 10 seconds, and
+every 60 where there are 100,000 groups, which have 160 million rows of answers otherwise. The peers take the best of
+each pane and group first. *by an expression* groups by `g % n` instead of the column `g`, with the same groups.""",
+        plot_groups,
+        only("groups"),
     ),
 }
 PAGE = Page("benchmarks.md", "Benchmarks", METHOD, RUN_IT, SECTIONS, CLOSING, judge)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import log
 
 from benchmarks.core import LONG_SPAN, ORDER_SPAN
+from benchmarks.core.groups import BY_EXPRESSION
 from benchmarks.measure import Row
 from benchmarks.targets import Target, of
 
@@ -15,14 +16,15 @@ K = 100
 def judge(rows: Sequence[Row]) -> list[Target]:
     """Return all targets that the rows tell about."""
     parts: tuple[Callable[[Sequence[Row]], Iterable[Target]], ...] = (
-        _pass, _window, _order, _queries, _parquet, _many,
+        _pass, _window, _order, _queries, _parquet, _many, _groups,
     )  # fmt: skip
     return [target for part in parts for target in part(rows)]
 
 
 def _pass(rows: Sequence[Row]) -> Iterable[Target]:
-    for row in of(rows, "pass", "skyband", "uniform"):
-        yield Target("one query, random order: time of NumPy passes over the scores", row.ratio or 0.0, 4.0)
+    for kind, name in (("uniform", "random order"), ("rising", "rising scores"), ("constant", "equal scores")):
+        for row in of(rows, "pass", "skyband", kind):
+            yield Target(f"one query, {name}: time of NumPy passes over the scores", row.ratio or 0.0, 4.0)
 
 
 def expected_kept(events: float, k: int = K) -> float:
@@ -84,3 +86,12 @@ def _many(rows: Sequence[Row]) -> Iterable[Target]:
     if found := of(rows, "peers", "polars", "many queries"):
         text = "many queries at once: speed over that of Polars with shared panes"
         yield Target(text, min(row.ratio or 0.0 for row in found), 4.0, at_least=True)
+
+
+def _groups(rows: Sequence[Row]) -> Iterable[Target]:
+    for row in of(rows, "groups", "duckdb"):
+        text = f"best of each of {int(row.value):,} groups: speed over that of DuckDB's panes"
+        yield Target(text, row.ratio or 0.0, 2.0, at_least=True)
+    if found := of(rows, "groups", BY_EXPRESSION):
+        text = "grouped by an expression: time against a column, the worst of all numbers of groups"
+        yield Target(text, max(row.ratio or 0.0 for row in found), 1.3)

@@ -122,7 +122,7 @@ def copy_at(values: Any, places: Any, out: Any) -> None:
         out[i] = values[places[i]]
 
 
-def gather(values: npt.NDArray[Any], places: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
+def gather(values: npt.NDArray[Any], places: npt.NDArray[np.integer[Any]]) -> npt.NDArray[Any]:
     """Return the values at some places.
 
     Examples

@@ -9,13 +9,25 @@ import pytest
 
 import skyband as sb
 from skyband.algorithms.staircase import panes, prefilter, staircase
+from skyband.events import keys
 from tests.conformance.test_exact import KINDS, check
 from tests.groups import rankings
 from tests.streams import random_workload
 
 SMALL = (
-    (prefilter, {"PARTITIONED_ROWS": 7, "LATEST_ROWS": 5, "PARALLEL_ROWS": 9, "POOL_BYTES": 24 * 64 * 2, "THREADS": 3}),
+    (
+        prefilter,
+        {
+            "PARTITIONED_ROWS": 7,
+            "LATEST_ROWS": 5,
+            "PARALLEL_ROWS": 9,
+            "POOL_BYTES": 24 * 64 * 2,
+            "THREADS": 3,
+            "TIED_ROWS": 2,
+        },
+    ),
     (staircase, {"MOST_PICKS": 5, "PARALLEL_SLOTS": 4, "THREADS": 3}),
+    (keys, {"SAMPLE": 3, "PARALLEL_ROWS": 9, "THREADS": 3}),
     (panes, {"AT_ONCE": 3}),
 )
 

@@ -9,6 +9,7 @@ import pytest
 
 from skyband.algorithms import ALGORITHMS
 from skyband.engine import pane_sums
+from tests.conformance.test_staircase import SMALL
 from tests.simulation import joins, runs, subscriptions
 from tests.simulation.histories import Can, History, draw
 from tests.simulation.shrink import candidates, is_sound, shrink
@@ -22,6 +23,16 @@ def test_monitor(algorithm: str) -> None:
     can, play = runs.monitor(algorithm)
     for seed in range(5 * SEEDS if algorithm == "staircase" else SEEDS):
         runs.check(seed, can, play, f"monitor-{algorithm}")
+
+
+def test_monitor_in_pieces_and_by_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With small limits, small histories take all the ways that are made for large ones."""
+    for module, limits in SMALL:
+        for name, value in limits.items():
+            monkeypatch.setattr(module, name, value)
+    can, play = runs.monitor("staircase")
+    for seed in range(10_000, 10_000 + 3 * SEEDS):
+        runs.check(seed, can, play, "monitor-staircase-small")
 
 
 @pytest.mark.parametrize("algorithm", ["staircase", "naive", "mtoplist", "stkqf"])

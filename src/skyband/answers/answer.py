@@ -215,6 +215,8 @@ class AnswerBlock:
         column: Any = values
         if column is None or self.place is None:
             return values
+        if isinstance(column, pa.Array) and pa.types.is_integer(column.type) and column.null_count == 0:
+            return cast(Column, pa.array(gather(column.to_numpy(), self.place)))
         found = gather(column, self.place) if isinstance(column, np.ndarray) else column.take(pa.array(self.place))
         return cast(Column, found)
 

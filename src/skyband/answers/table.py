@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from skyband.answers.answer import AnswerBlock, Answers
 
 TIME = pa.timestamp("us", "UTC")
+
+
+@runtime_checkable
+class Columnar(Protocol):
+    """Changes of several answers that are columns already."""
+
+    def columns(self) -> tuple[dict[str, Any], IntArray]:
+        """Return the columns, and where the changes of each answer begin."""
 
 
 def as_table(answers: Answers, quality: bool) -> pa.Table:
@@ -59,11 +67,14 @@ def _rows(block: AnswerBlock, quality: bool) -> tuple[pa.Table, IntArray]:
 
 def _change_rows(block: AnswerBlock, quality: bool) -> tuple[pa.Table, IntArray]:
     changes = block.changes or ()
+    if isinstance(changes, Columnar):
+        columns, offsets = changes.columns()
+        return _with_windows(block, offsets, columns, quality), offsets
     offsets = np.cumsum([0, *(len(part) for part in changes)])
     flat = [change for part in changes for change in part]
     ids = block.id.type if isinstance(block.id, pa.Array) else pa.int64()
     moments = [change.row.time for change in flat]
-    columns: dict[str, Any] = {
+    columns = {
         "rank": pa.array([change.rank for change in flat], pa.int32()),
         "id": pa.array([change.row.id for change in flat], ids),
         "score": pa.array([change.row.score for change in flat], pa.float64()),

@@ -9,15 +9,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from skyband.algorithms.base import Algorithm
-from skyband.answers.answer import AnswerBlock, Answers, Events, RefreshCost, Row
-from skyband.answers.changes import as_rows, as_table, difference
+from skyband.answers.answer import AnswerBlock, Answers, Events, Kind, RefreshCost, Row
+from skyband.answers.changes import ChangeColumns, RowColumns, as_rows, as_table, compared, difference
 from skyband.calendars import Calendar
 from skyband.engine.explain import clock_time
 from skyband.engine.intake import WARMING_UP, BatchOutcome
@@ -76,7 +76,7 @@ class AnswerBuilder:
 
     def __init__(self, queries: list[Query], schedules: list[Schedule], *, counts: bool, by_id: bool) -> None:
         self.queries, self.schedules, self.counts, self.by_id = queries, schedules, counts, by_id
-        self.previous: dict[str, list[Row]] = {}  # the last answer of each query that emits changes
+        self.previous: dict[str, Sequence[Row]] = {}  # the last answer of each query that emits changes
         self.plain = False
         self.periods: Calendar | None = None
 
@@ -137,6 +137,8 @@ class AnswerBuilder:
 
     def _compared(self, block: AnswerBlock) -> AnswerBlock:
         """Compare each answer with the one before it."""
+        if (columns := self._as_columns(block)) is not None:
+            return replace(block, changes=columns)
         changes, emits = [], {query.name: query.emit for query in self.queries}
         for answer in Answers([block], plain=self.plain):
             before, emit = self.previous.get(answer.query, []), emits[answer.query]
@@ -145,6 +147,26 @@ class AnswerBuilder:
             changes.append([change for change in found if emit in ("changes", change.kind)])
             self.previous[answer.query] = answer.rows
         return replace(block, changes=changes)
+
+    def _as_columns(self, block: AnswerBlock) -> ChangeColumns | None:
+        """Compare answers as columns; None where they show, or showed, more than ranked events."""
+        rows = RowColumns.of(block, self.plain)
+        queries = [self.queries[number] for number in np.unique(block.query).tolist()]
+        shown = {query.name: self.previous.get(query.name) or None for query in queries}
+        emits = {query.emit for query in queries}
+        if rows is None or len(emits) > 1 or not all(isinstance(one, RowColumns | None) for one in shown.values()):
+            return None
+        before: list[Any] = []
+        last: dict[str, int] = {}
+        for place, number in enumerate(block.query.tolist()):
+            name = self.queries[number].name
+            before.append(last.get(name, shown[name]))
+            last[name] = place
+        for name, place in last.items():
+            self.previous[name] = rows.take(slice(int(block.offsets[place]), int(block.offsets[place + 1])))
+        emit = emits.pop()
+        kind = None if emit == "changes" else cast(Kind, emit)
+        return compared(rows, block.offsets, before, by_id=self.by_id and emit == "changes", kind=kind)
 
     def state(self) -> dict[str, pa.Table]:
         """Return what the next answers are compared with."""
@@ -255,7 +277,7 @@ class QueryGroup(ABC):
         """Return the windows of a query."""
         return next(schedule for schedule in self.schedules if schedule.name == name)
 
-    def comparable(self, query: Query) -> list[Row] | None:  # noqa: ARG002 - for those that have any
+    def comparable(self, query: Query) -> Sequence[Row] | None:  # noqa: ARG002 - for those that have any
         """Return the last answer of a query that is about to change, where the next one can be compared with it."""
         return None
 

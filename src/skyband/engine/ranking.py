@@ -17,6 +17,7 @@ from skyband.algorithms.staircase.tied import TiedPanes
 from skyband.algorithms.stkqf.skyline import Need, scan_for
 from skyband.answers.answer import AnswerBlock, Events, Row
 from skyband.calendars import Calendar
+from skyband.compiled import gather
 from skyband.engine.explain import backfill_text, clock_time, query_line
 from skyband.engine.groups import QueryGroup, Stream
 from skyband.engine.intake import (
@@ -59,11 +60,12 @@ class _Arriving:
         """Store these rows and return their slots."""
         if self.stored is not None:
             self.stored.append(rows)
-        columns = self.columns
-        part = 0 if columns.part is None else columns.part[rows]
+        columns, placed = self.columns, self.store.placed
+        part = 0 if columns.part is None else gather(columns.part, rows)
+        position = gather(columns.position, rows) if placed else _NO_ROWS
         chosen = rows if self.index is None else self.index[rows]
         payload = carried(self.outputs, self.rows.batch, chosen) if self.outputs else None
-        return self.store.add(self.rows, chosen, columns.merit[rows], columns.position[rows], part, payload)
+        return self.store.add(self.rows, chosen, gather(columns.merit, rows), position, part, payload)
 
 
 @dataclass(frozen=True)
@@ -273,7 +275,7 @@ class RankingGroup(QueryGroup):
         self.early_digests = {key: seen for key, seen in self.early_digests.items() if key[0] != name}
         self._planned = not self.schedules
 
-    def comparable(self, query: Query) -> list[Row] | None:
+    def comparable(self, query: Query) -> Sequence[Row] | None:
         """Return the last answer of a query that will rank as before."""
         return self.answers.previous.get(query.name) if self.serves(query) else None
 

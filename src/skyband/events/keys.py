@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from skyband.compiled import PARALLEL_ROWS, THREADS, in_threads, split
+from skyband.compiled import PARALLEL_ROWS, THREADS, gather, in_threads, split
 from skyband.events import key_kernels as kernel
 from skyband.order import IntArray
 
@@ -21,6 +21,7 @@ NULL_KEY = 0
 """The key of NULL: before every value, as Spark sorts it. The first value has key 1."""
 MOST_PLACES = 1 << 22
 """So many places a table from integers to their keys has at most."""
+SAMPLE = 1 << 16
 
 
 class Keys:
@@ -64,27 +65,26 @@ class Keys:
     def _encode_integers(self, column: pa.Array) -> tuple[IntArray, IntArray | None] | None:
         """Do as `encode` by a table that has a place for each integer of their span; None where that is too long."""
         values = column.cast(pa.int64()).to_numpy()
-        edges = split(len(values), THREADS if len(values) >= PARALLEL_ROWS else 1)
-        runs = [slice(a, b) for a, b in itertools.pairwise(edges)]
         key = np.empty(len(values), np.int64)
-        if self._table is not None:
-            base, table = self._table
-            if not any(in_threads(kernel.look_up, [(values[run], base, table, key[run]) for run in runs])):
-                return key, None
-        spans = in_threads(kernel.extent, [(values[run],) for run in runs])
-        low, high = min(span[0] for span in spans), max(span[1] for span in spans)
-        known = self.values.astype(np.int64) if len(self.values) == 0 else self.values
-        base, end = (min(low, known[0]), max(high, known[-1])) if len(known) else (low, high)
-        if end - base >= MOST_PLACES:
-            return None
-        seen = np.zeros(high - low + 1, bool)
-        in_threads(kernel.mark, [(values[run], low, seen) for run in runs])
-        moved = self._learn(np.flatnonzero(seen) + low)
-        table = np.zeros(end - base + 1, np.int32)
-        table[self.values - base] = np.arange(1, len(self.values) + 1)
-        self._table = base, table
-        in_threads(kernel.look_up, [(values[run], base, table, key[run]) for run in runs])
-        return key, moved
+        if self._table is not None and _look_up(values, *self._table, key):
+            return key, None
+        known = self.values.astype(np.int64)
+        for looked in dict.fromkeys((min(SAMPLE, len(values)), len(values))):  # a few values mostly show them all
+            low, high = _extent(values[:looked])
+            base, end = min([low, *known[:1].tolist()]), max([high, *known[-1:].tolist()])
+            if end - base >= MOST_PLACES:
+                return None
+            seen = np.zeros(end - base + 1, bool)
+            seen[known - base] = True
+            in_threads(kernel.mark, [(values[:looked][run], base, seen) for run in _runs(values[:looked])])
+            table = np.zeros(len(seen), np.int32)
+            places = np.flatnonzero(seen)
+            table[places] = np.arange(1, len(places) + 1)
+            if _look_up(values, base, table, key):
+                break
+        self.values, self._table = places + base, (base, table)
+        moved = np.append(NULL_KEY, table[known - base]).astype(np.int64)
+        return key, None if moved[-1] == len(known) else moved
 
     def _learn(self, values: npt.NDArray[Any]) -> IntArray | None:
         """Know these sorted values from now on; return where earlier keys moved to (None when none did)."""
@@ -118,6 +118,9 @@ class Keys:
         """Return the values of keys."""
         if len(self.values) == 0:
             return pa.nulls(len(keys), pa.string())
+        if self.values.dtype == np.int64:
+            found = gather(np.append(0, self.values), keys)
+            return pa.array(found, mask=keys == NULL_KEY if keys.min(initial=1) == NULL_KEY else None)
         return pa.array(self.values).take(pa.array(keys - 1, mask=keys == NULL_KEY))
 
 
@@ -135,6 +138,22 @@ def _plain(dictionary: pa.Array) -> npt.NDArray[Any]:
     if pa.types.is_integer(dictionary.type):
         return dictionary.cast(pa.int64()).to_numpy()  # type: ignore[no-any-return]
     return dictionary.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def _runs(values: IntArray) -> list[slice]:
+    edges = split(len(values), THREADS if len(values) >= PARALLEL_ROWS else 1)
+    return [slice(a, b) for a, b in itertools.pairwise(edges)]
+
+
+def _look_up(values: IntArray, base: int, table: npt.NDArray[np.int32], key: IntArray) -> bool:
+    """Write the key of each value; tell whether the table has them all."""
+    return not any(in_threads(kernel.look_up, [(values[run], base, table, key[run]) for run in _runs(values)]))
+
+
+def _extent(values: IntArray) -> tuple[int, int]:
+    """Return the smallest and the largest value."""
+    spans = in_threads(kernel.extent, [(values[run],) for run in _runs(values)])
+    return int(min(low for low, _ in spans)), int(max(high for _, high in spans))
 
 
 def _contains(known: npt.NDArray[Any], values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from skyband.compiled import gather
 from skyband.events.batch import EventBatch
 from skyband.events.keys import Keys, move
 from skyband.order import (
@@ -93,15 +94,18 @@ class EventStore:
         self, rows: EventBatch, chosen: IntArray, merit: FloatArray, position: IntArray, part: IntArray | int = 0,
         payload: pa.Table | None = None,
     ) -> SlotArray:  # fmt: skip
-        """Add chosen rows of a batch, with their ids and what they carry along; return their slots."""
-        source = pa.array(chosen)
-        ids = rows.ids.take(source)
+        """Add chosen rows of a batch, with their ids and what they carry along; return their slots.
+
+        Where events are not `placed`, nothing is taken of `position`.
+        """
         if self.text_ids:
-            key, moved = self.id_keys.encode(ids)
+            key, moved = self.id_keys.encode(rows.ids.take(pa.array(chosen)))
             move(self.key, moved)
+        elif rows.ids.null_count:
+            key = rows.ids.take(pa.array(chosen)).cast(pa.int64()).to_numpy(zero_copy_only=False)
         else:
-            key = ids.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        return self.append(merit, recency_of(rows.time[chosen], self.prefer), key, part, position, payload)
+            key = gather(rows.ids.to_numpy(), chosen)
+        return self.append(merit, recency_of(gather(rows.time, chosen), self.prefer), key, part, position, payload)
 
     def moments(self, slots: SlotArray | IntArray) -> IntArray:
         """Return the times of events."""

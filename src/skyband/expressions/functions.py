@@ -214,7 +214,7 @@ INTEGERS: dict[str, Function] = {
     "+": _whole(v.add_integers, _sealed("try_add({0}, {1})"), 2),
     "-": _whole(v.subtract_integers, "try_subtract({0}, {1})", 2),
     "*": _whole(v.multiply_integers, _sealed("try_multiply({0}, {1})"), 2),
-    "%": _whole(v.strict(np.fmod, _is_zero), "try_mod({0}, {1})", 2),
+    "%": _whole(v.remainder_integers, "try_mod({0}, {1})", 2),
     "neg": _whole(v.negate_integers, "try_subtract(0L, {0})"),
     "abs": _whole(v.abs_integers, _sealed("try_multiply({0}, cast(signum({0}) AS BIGINT))")),
     "floor": _whole(_same, "{0}"),

@@ -7,6 +7,7 @@ text is an Arrow array; constants have no rows (shape ``()`` or an Arrow scalar)
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -16,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from skyband.compiled import PARALLEL_ROWS, THREADS, in_threads, split
+from skyband.expressions.integer_kernels import LIMIT, remainders
 from skyband.expressions.like import re2
 
 Values: TypeAlias = Any  # an ndarray, or for text a pa.Array or pa.Scalar
@@ -61,8 +64,8 @@ def strict(function: Callable[..., Values], null_where: Callable[..., Any] | Non
     def kernel(*args: Vec) -> Vec:
         values = [arg.values for arg in args]
         valid = all_valid(*(arg.valid for arg in args))
-        if null_where is not None:
-            valid = all_valid(valid, ~null_where(*values))
+        if null_where is not None and (nulls := null_where(*values)).any():
+            valid = all_valid(valid, ~nulls)
         return Vec(function(*values), valid)
 
     return kernel
@@ -279,6 +282,19 @@ multiply_integers = _checked(
     # The one quotient that does not fit itself is -2^63 / -1.
     lambda result, a, b: (a != 0) & ((np.floor_divide(result, a) != b) | ((a == -1) & (b == _LEAST))),
 )
+
+
+def _remainder(a: Values, b: Values) -> Values:
+    """Divide as Java does: the remainder has the sign of the dividend. By a constant, on all cores."""
+    if b.ndim > 0 or a.ndim == 0 or not 0 < abs(int(b)) < LIMIT:
+        return np.fmod(a, b)
+    out, divisor = np.empty_like(a), abs(int(b))
+    edges = split(len(a), THREADS if len(a) >= PARALLEL_ROWS else 1)
+    in_threads(remainders, [(a[low:high], divisor, out[low:high]) for low, high in itertools.pairwise(edges)])
+    return out
+
+
+remainder_integers = strict(_remainder, lambda _, b: b == 0)
 divide_integers = strict(lambda a, b: (a - np.fmod(a, b)) // b, lambda a, b: (b == 0) | ((a == _LEAST) & (b == -1)))
 negate_integers = strict(np.negative, lambda a: a == _LEAST)
 abs_integers = strict(np.abs, lambda a: a == _LEAST)

@@ -136,10 +136,10 @@ def _filter(
             rows, part.rows = np.concatenate(part.rows), []
             if len(rows):
                 yield rows + offset
-        for part in todo:
-            if part.row < part.stop:
-                block = columns.position[part.row : part.row + kernel.BLOCK]
-                panes.cover(int(block.min()), int(block.max()))
+        if any(part.row < part.stop for part in todo):
+            low, high = kernel.bounds(columns.position)
+            look = int(low), int(high)
+            panes.cover(*look)
     for part in parts:
         part.count(counts, offset)
 
@@ -149,11 +149,8 @@ def _look(columns: Columns) -> tuple[int, int]:
 
     Batches mostly end near their latest event: a look at three rows saves a pass. The scan finds exceptions.
     """
-    position = columns.position
-    if columns.partitions == 1:
-        position = position[[0, len(position) // 2, -1]]
-    low, high = kernel.bounds(position)
-    return int(low), int(high)
+    look = columns.position[[0, len(columns.position) // 2, -1]]
+    return int(look.min()), int(look.max())
 
 
 def _span(columns: Columns, panes: Panes, look: tuple[int, int]) -> tuple[int, int]:

@@ -7,6 +7,9 @@ that tie with the K-th on merit and time are left in, since ids decide there.
 
 A fresh pane begins with a *guess* for its threshold: what a few more than K events of the pane before it reached.
 Guesses are verified: a pane that ends up with fewer than K events is passed over again without one.
+
+Where scores rise, or are all alike, every event reaches the threshold. Then that is raised to what K later events of
+the same pane have: they come, so it needs no verification.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import numpy as np
 from skyband.compiled import jit
 
 BLOCK = 256  # rows whose positions are looked at together
+AHEAD = 1 << 16  # so far ahead a threshold is looked for where most events reach the one there is
 STRIP = 64  # rows whose merits are compared with the threshold together
 DONE, FULL, OUTSIDE = 0, 1, 2
 NO_GUESS, FAILED = -1, -2
@@ -178,7 +182,7 @@ def scan(
     found = np.empty(BLOCK, np.int64)  # the block's rows that are not below the threshold, and their slot panes
     found_slot = np.empty(BLOCK, np.int64)
     pane, pane_start, pane_end = -1, cuts[0], cuts[0]
-    row = at
+    row = look_from = at
     while row < stop:
         end = min(row + BLOCK, stop)
         low, high = bounds(position[row:end])
@@ -240,7 +244,37 @@ def scan(
         if low < limits[1]:
             count_late(merit, position, limits, row, end, seen, late)
         row = end
+        if 2 * count > BLOCK and row >= look_from and partitions == 1 and ident.size == 0:
+            look_from = look_ahead(
+                merit, time, position, row, stop, pane_start, pane_end, limits[0], k, threshold, threshold_time, pane
+            )
     return DONE, stop
+
+
+@jit
+def look_ahead(
+    merit: Any, time: Any, position: Any, row: Any, stop: Any, pane_start: Any, pane_end: Any, late_before: Any, k: Any,
+    threshold: Any, threshold_time: Any, pane: Any,
+) -> Any:  # fmt: skip
+    """Raise a pane's threshold to the worst of k events of it that come later; return the row to look from again."""
+    ahead = AHEAD
+    while ahead >= 8 * k and ahead >= 4 * BLOCK:
+        at = row + ahead
+        ahead //= 4
+        if at > stop:
+            continue
+        left, worst, worst_time = k, np.inf, np.int64(2**63 - 1)
+        for i in range(at - 1, at - 1 - 2 * k, -1):
+            value = merit[i]
+            if left > 0 and pane_start <= position[i] < pane_end and position[i] >= late_before and value == value:
+                if value < worst or (value == worst and time[i] < worst_time):
+                    worst, worst_time = value, time[i]
+                left -= 1
+        if left == 0:
+            if worst > threshold[pane] or (worst == threshold[pane] and worst_time > threshold_time[pane]):
+                threshold[pane], threshold_time[pane] = worst, worst_time
+            return at - k
+    return row + 4 * BLOCK
 
 
 @jit

@@ -133,9 +133,21 @@ class Staircase(Algorithm):
     def _kth(self, low: int, high: int) -> prefilter.Kth:
         begin, end = np.searchsorted(self.open_pane, [low, high])
         slots, pane, store = self.open[begin:end], self.open_pane[begin:end], self.store
-        kth = rank_in_runs(pane, store.part[slots]) == self.k - 1
+        kth = self._kth_places(slots, pane)
         slots = slots[kth]
         return pane[kth], store.part[slots], store.merit[slots], store.time[slots]
+
+    def _kth_places(self, slots: SlotArray, pane: IntArray) -> IntArray:
+        """Return the places of the K-th best of events that are sorted pane by pane, partition by partition."""
+        ends = self._run_ends(slots, pane)
+        begins = np.append(0, ends[:-1]) if len(ends) else ends
+        kth: IntArray = begins[ends - begins >= self.k] + self.k - 1
+        return kth
+
+    def _run_ends(self, slots: SlotArray, pane: IntArray) -> IntArray:
+        """Return where the events of each pane and partition end."""
+        ends = np.empty(len(slots) + 1, np.int64)
+        return ends[: partition_kernels.run_ends(slots, pane, self.store.part, ends)]
 
     @property
     def thresholded(self) -> Staircase | None:
@@ -152,6 +164,9 @@ class Staircase(Algorithm):
         store, place = self.store, np.searchsorted(edges, self.store.position[self.open], side="right") - 1
         inside = (place >= 0) & (place < len(edges) - 1)
         slots, place = self.open[inside], place[inside]
+        if np.array_equal(np.diff(place) > 0, np.diff(self.open_pane[inside]) > 0):  # each of them is one pane
+            kth = self._kth_places(slots, place)
+            return place[kth], store.part[slots[kth]], store.merit[slots[kth]]
         counting = one_per_id(store, slots, self.distinct, place)
         slots, place = slots[counting], place[counting]
         order = store.best_first(slots, place, store.part[slots])
@@ -197,8 +212,7 @@ class Staircase(Algorithm):
             counting = one_per_id(self.store, slots, self.distinct, pane)
             slots, pane = slots[counting], pane[counting]
             self.panes.record_loss(pane, ANY_K, np.inf)  # other events of the ids may be gone, here or in the prefilter
-        ends = np.empty(len(slots) + 1, np.int64)
-        ends = ends[: partition_kernels.run_ends(slots, pane, self.store.part, ends)]
+        ends = self._run_ends(slots, pane)
         self._sort_runs(slots, ends)
         if self.mode != LATEST:
             last = np.empty(len(ends), np.int64)
