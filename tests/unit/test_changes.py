@@ -49,7 +49,7 @@ def changes(seed: int) -> tuple[list[Any], list[pa.Table]]:
     tables = []
     for low, high in zip([0, *cuts], [*cuts, table.num_rows], strict=True):
         monitor.push(table.slice(low, high - low))
-        for answers in (monitor.advance(monitor.newest - 2),) if high < table.num_rows else (monitor.finish(),):
+        for answers in (monitor.advance(max(monitor.newest - 2, -9)) if high < table.num_rows else monitor.finish(),):
             found += [(a.query, a.start, a.end, [(c.kind, c.row, c.previous_rank) for c in a.changes]) for a in answers]
             tables.append(answers.table(quality=True))
         monitor = sb.Monitor.restore(monitor.snapshot()) if high % 2 else monitor
