@@ -17,7 +17,6 @@ from skyband.algorithms.staircase.tied import TiedPanes
 from skyband.algorithms.stkqf.skyline import Need, scan_for
 from skyband.answers.answer import AnswerBlock, Events, Row
 from skyband.calendars import Calendar
-from skyband.compiled import gather
 from skyband.engine.explain import backfill_text, clock_time, query_line
 from skyband.engine.groups import QueryGroup, Stream
 from skyband.engine.intake import (
@@ -35,7 +34,7 @@ from skyband.engine.stats import GroupStats
 from skyband.errors import QueryError
 from skyband.events.batch import EventBatch, StreamColumns
 from skyband.events.keys import is_text
-from skyband.events.store import EventStore
+from skyband.events.store import EventStore, taken
 from skyband.expressions import Bound, parse
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, merit_of, rank_in_runs, recency_of
 from skyband.queries.outputs import Output, carried, check_keys
@@ -61,11 +60,11 @@ class _Arriving:
         if self.stored is not None:
             self.stored.append(rows)
         columns, placed = self.columns, self.store.placed
-        part = 0 if columns.part is None else gather(columns.part, rows)
-        position = gather(columns.position, rows) if placed else _NO_ROWS
+        part = 0 if columns.part is None else taken(columns.part, rows)
+        position = taken(columns.position, rows) if placed else _NO_ROWS
         chosen = rows if self.index is None else self.index[rows]
         payload = carried(self.outputs, self.rows.batch, chosen) if self.outputs else None
-        return self.store.add(self.rows, chosen, gather(columns.merit, rows), position, part, payload)
+        return self.store.add(self.rows, chosen, taken(columns.merit, rows), position, part, payload)
 
 
 @dataclass(frozen=True)

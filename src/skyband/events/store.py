@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from skyband.compiled import gather
+from skyband.compiled import PARALLEL_ROWS, gather
 from skyband.events.batch import EventBatch
 from skyband.events.keys import Keys, move
 from skyband.order import (
@@ -104,8 +104,8 @@ class EventStore:
         elif rows.ids.null_count:
             key = rows.ids.take(pa.array(chosen)).cast(pa.int64()).to_numpy(zero_copy_only=False)
         else:
-            key = gather(rows.ids.to_numpy(), chosen)
-        return self.append(merit, recency_of(gather(rows.time, chosen), self.prefer), key, part, position, payload)
+            key = taken(rows.ids.to_numpy(), chosen)
+        return self.append(merit, recency_of(taken(rows.time, chosen), self.prefer), key, part, position, payload)
 
     def moments(self, slots: SlotArray | IntArray) -> IntArray:
         """Return the times of events."""
@@ -245,6 +245,11 @@ class EventStore:
         self._payload = [state["payload"]] if "payload" in state else []
         self.id_keys, self.partitions = (Keys.of(state[name][""]) for name in ("ids", "partitions"))
         self._tied_size = 0
+
+
+def taken(values: npt.NDArray[Any], rows: IntArray) -> npt.NDArray[Any]:
+    """Return the values of some rows, by several threads where these are many."""
+    return values[rows] if len(rows) < PARALLEL_ROWS else gather(values, rows)
 
 
 def retyped(table: pa.Table, kinds: Mapping[str, pa.DataType]) -> pa.Table:

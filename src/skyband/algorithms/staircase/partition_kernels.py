@@ -48,36 +48,6 @@ def spread(slots: Any, pane: Any, of: Any, at: Any, out: Any, out_pane: Any) -> 
 
 
 @jit
-def run_ends(slots: Any, pane: Any, part: Any, out: Any) -> Any:
-    """Write where the runs of slots of one pane and partition end; return how many there are."""
-    count = 0
-    for i in range(1, slots.size):
-        out[count] = i
-        count += pane[i] != pane[i - 1] or part[slots[i]] != part[slots[i - 1]]
-    out[count] = slots.size
-    return count + (slots.size > 0)
-
-
-@jit
-def trim(slots: Any, pane: Any, ends: Any, k: Any, last: Any) -> Any:
-    """Leave each run of slots its first `k`, in place.
-
-    Returns how many slots are left, and how many runs have so many; `last` gets the places of their k-th.
-    """
-    size, full, begin = 0, 0, 0
-    for r in range(ends.size):
-        end = ends[r]
-        for i in range(begin, min(end, begin + k)):
-            slots[size], pane[size] = slots[i], pane[i]
-            size += 1
-        if end - begin >= k:
-            last[full] = size - 1
-            full += 1
-        begin = end
-    return size, full
-
-
-@jit
 def merge_run(
     merit: Any, time: Any, key: Any, position: Any, slots: Any, panes: Any, dominated: Any, merits: Any,
     positions: Any, m: Any, run: Any, begin: Any, end: Any, pane: Any, since: Any, depth: Any, worst: Any,

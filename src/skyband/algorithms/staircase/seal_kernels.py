@@ -24,6 +24,36 @@ ALL, BEST, LATEST = 0, 1, 2  # which events of one id count in a window
 
 
 @jit
+def run_ends(slots: Any, pane: Any, part: Any, out: Any) -> Any:
+    """Write where the runs of slots of one pane and partition end; return how many there are."""
+    count = 0
+    for i in range(1, slots.size):
+        out[count] = i
+        count += pane[i] != pane[i - 1] or part[slots[i]] != part[slots[i - 1]]
+    out[count] = slots.size
+    return count + (slots.size > 0)
+
+
+@jit
+def trim(slots: Any, pane: Any, ends: Any, k: Any, last: Any) -> Any:
+    """Leave each run of slots its first `k`, in place.
+
+    Returns how many slots are left, and how many runs have so many; `last` gets the places of their k-th.
+    """
+    size, full, begin = 0, 0, 0
+    for r in range(ends.size):
+        end = ends[r]
+        for i in range(begin, min(end, begin + k)):
+            slots[size], pane[size] = slots[i], pane[i]
+            size += 1
+        if end - begin >= k:
+            last[full] = size - 1
+            full += 1
+        begin = end
+    return size, full
+
+
+@jit
 def find_needs(cuts: Any, starts: Any, ks: Any, at: Any, last: Any) -> Any:
     """Return `since`, from K(p) as a staircase: from which pane on which k is needed, each more than the one before.
 
@@ -82,12 +112,11 @@ def merge(
     mode: Any, events: Any, band: Any, at: Any, m: Any, fresh: Any, fresh_pane: Any, fresh_dominated: Any, codes: Any,
     since: Any, depth: Any, worst: Any, out: Any,
 ) -> Any:  # fmt: skip
-    """Merge events of newer panes into the band from place `at` on, and drop what its rule allows.
+    """Merge events of newer panes into the band from place `at` on, where ids count once.
 
-    ALL: every fresh event lies in a later pane than every kept one, so each raises `dominated` of all that come
-    after it, a running number in one linear pass; what is dominated K(p) times goes. BEST: nothing goes here,
-    `sweep` does that. LATEST: a fresh event replaces the id's earlier one. `fresh_dominated` is how often each fresh
-    event is dominated by others of them. Returns the new length.
+    BEST: nothing goes here, `sweep` does that. LATEST: a fresh event replaces the id's earlier one, and what no window
+    needs any more goes. `fresh_dominated` is how often each fresh event is dominated by others of them. Returns the new
+    length.
     """
     merit, time, key, part, position = events
     code, fresh_code = codes
@@ -119,7 +148,7 @@ def merge(
         else:
             where, dominated = b_pane[i], b_dominated[i] + better
             i += 1
-        lost = where < since[min(dominated, since.size - 1) if mode == ALL else 0] and mode != BEST
+        lost = mode == LATEST and where < since[0]
         replaced = mode == LATEST and not lost and not take_fresh and fresh_code[code[slot]] >= 0
         if lost or replaced:
             depth[where] = min(depth[where], ANY_K if replaced else need(since, where))
@@ -341,7 +370,7 @@ def seal(
     ----------
     events, codes, mode, alone
         The store's columns; per slot a code of its id (not for ALL) and how many codes there are; which events
-        of an id count; whether there is but one partition.
+        of an id count; whether there is but one partition, as for ALL (`partition_kernels` has several).
     bands, m
         The band and a second one of the same size to merge into; the band's length.
     fresh
@@ -373,9 +402,9 @@ def seal(
     room = np.int64(0)
     for r in range(ends.size):
         room = max(room, ends[r] - (ends[r - 1] if r > 0 else 0))
-    # Where ids count, or partitions, or panes are large, each pane is merged as it comes; many small ones together.
+    # Where ids count, or panes are large, each pane is merged as it comes; many small ones together.
     # They wait until putting one more among them costs as much as its share of a merge.
-    limit = FEW + 2 * np.int64(np.sqrt(m * (slots.size / ends.size))) if mode == ALL and alone else 1
+    limit = FEW + 2 * np.int64(np.sqrt(m * (slots.size / ends.size))) if mode == ALL else 1
     r_slot, r_pane = np.empty(room + limit, np.int32), np.empty(room + limit, np.int64)
     r_dominated, r_merit, r_position = np.empty_like(r_pane), np.empty(room + limit), np.empty_like(r_pane)
     offsets[0] = 0
@@ -411,7 +440,7 @@ def seal(
             else:
                 copy(band, out, 0, place)
                 side = 1 - side
-            if mode == ALL and alone:
+            if mode == ALL:
                 m = merge_alone(
                     merit, time, key, band[0], band[1], band[2], band[3], band[4], place, m, r_slot, r_pane,
                     r_dominated, r_merit, r_position, size, since, depth, worst, out[0], out[1], out[2], out[3], out[4],

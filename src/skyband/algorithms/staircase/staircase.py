@@ -147,7 +147,7 @@ class Staircase(Algorithm):
     def _run_ends(self, slots: SlotArray, pane: IntArray) -> IntArray:
         """Return where the events of each pane and partition end."""
         ends = np.empty(len(slots) + 1, np.int64)
-        return ends[: partition_kernels.run_ends(slots, pane, self.store.part, ends)]
+        return ends[: kernel.run_ends(slots, pane, self.store.part, ends)]
 
     @property
     def thresholded(self) -> Staircase | None:
@@ -216,7 +216,7 @@ class Staircase(Algorithm):
         self._sort_runs(slots, ends)
         if self.mode != LATEST:
             last = np.empty(len(ends), np.int64)
-            size, full = partition_kernels.trim(slots, pane, ends, self.k, last)
+            size, full = kernel.trim(slots, pane, ends, self.k, last)
             slots, pane = slots[:size], pane[:size]
             self._record_full(slots[last[:full]], pane[last[:full]])
         self.open = np.concatenate([self.open[:tail], slots])
