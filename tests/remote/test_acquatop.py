@@ -358,7 +358,7 @@ def test_what_waits_is_bounded_and_the_best_is_kept() -> None:
         assert len(join._waiting) <= 1_010 + 5_000
     join.evaluate(80)
     assert len(join._waiting) <= 1_010
-    assert min(one.stream for one in join._waiting.values()) > 4_000.0
+    assert join._waiting.stream.min() > 4_000.0
 
 
 def test_a_bounded_replica_keeps_to_its_bound() -> None:

@@ -49,7 +49,7 @@ def _files(query: sb.Query) -> set[str]:
     [
         (sb.Query("ranking", k=2, score="x", window=WINDOW), 18),
         (sb.Query("aggregate", k=2, score="sum(x)", window=WINDOW), 23),
-        (sb.Query("join", k=2, score="x + likes", window=WINDOW, join=sb.Join("likes", budget=2)), 25),
+        (sb.Query("join", k=2, score="x + likes", window=WINDOW, join=sb.Join("likes", budget=2)), 26),
     ],
     ids=lambda given: getattr(given, "name", None),
 )

@@ -66,9 +66,10 @@ class JoinedQuery(PartialTables):
 
     def arrive(self, end: int) -> None:
         """Let the objects of a window arrive at the join."""
-        found = self.objects(end)
+        found = self.objects(end).combine_chunks()
         stream, time = found[STREAM].to_numpy(), found[TIME].to_numpy()
-        self.join.arrive(found[ID].to_pylist(), stream, time, found[REMOTE].to_pylist())
+        remote = None if self.on is None else found[REMOTE].combine_chunks()
+        self.join.arrive(found[ID].combine_chunks(), stream, time, remote)
 
     def why(self, answer: JoinedAnswer, now: int) -> str:
         """Say why an answer is not exact; empty where it is."""
@@ -85,7 +86,7 @@ class JoinedQuery(PartialTables):
     def stats(self) -> GroupStats:
         """Return the numbers so far; nothing bounds what is kept but the window."""
         stats = super().stats()
-        kept = stats.kept + len(self.join.ids())
+        kept = stats.kept + len(self.join)
         return replace(stats, ranking=f"{self}, joined with {self.decomposition.service}", kept=kept, bound=kept)
 
     def state(self) -> State:
@@ -164,12 +165,13 @@ class JoinGroup(PartialsGroup[JoinedQuery]):
             return super().settled(one)
         names, value, since = self.remote.replica.columns()
         out = ~one.join.admits(value)
-        out &= np.array([isinstance(name, str) == pa.types.is_string(one.id_type) for name in names], bool)
         if self.remote.shared_budget.budget != 0:
             for other in self.members:
                 out &= ~other.join.election.may_elect(value)
-        ids = [names[place] for place in np.flatnonzero(out).tolist()]
-        return pa.table({ID: pa.array(ids, one.id_type), REFRESHED: since[out]})
+        text = pa.types.is_string(one.id_type)
+        places = [place for place in np.flatnonzero(out).tolist() if isinstance(names[place], str) == text]
+        ids = pa.array([names[place] for place in places], one.id_type)
+        return pa.table({ID: ids, REFRESHED: since[np.array(places, np.int64)]})
 
     # Answers out.
 
@@ -202,7 +204,8 @@ class JoinGroup(PartialsGroup[JoinedQuery]):
         for place, end in windows:
             one = self.members[place]
             if not one.schedule.paused:
-                answer = one.join.conclude(end, now, refreshed.of(elected[one.name]))
+                mine = refreshed if len(elected) == 1 else refreshed.of(elected[one.name])
+                answer = one.join.conclude(end, now, mine)
                 yield place, _Found(answer, one.why(answer, now), one.carried(answer.ids))
 
     def _blocks(self, place: int, found: Sequence[_Found]) -> list[AnswerBlock]:

@@ -14,19 +14,19 @@ Policies see copies of stream and replica. The election holds no gateway: nothin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from skyband.errors import InputError
 from skyband.order import BoolArray, FloatArray
-from skyband.remote.objects import JoinedObject, Score, score_of
+from skyband.remote.objects import Objects, Score, scores_of
 from skyband.remote.policies import Candidates, Policy, find_policy
 from skyband.remote.replica import Replica, View
-from skyband.remote.services.base import Id
+from skyband.remote.services.base import Id, id_list, joined_ids
 from skyband.windows import WindowGrid
 
 QUANTILES = np.array([NormalDist().inv_cdf((place + 0.5) / 16) for place in range(16)])
@@ -80,9 +80,7 @@ class Election:
         self._credit = 0.0
         self._random = np.random.default_rng(seed)
 
-    def elect(
-        self, objects: Sequence[JoinedObject], unknown: Sequence[Id], window: Sequence[JoinedObject], now: int
-    ) -> list[Id]:
+    def elect(self, objects: Objects, unknown: pa.Array, window: Objects, now: int) -> list[Id]:
         """Return the remote ids to fetch: within the budget, each once, and none whose value is known as of now.
 
         The policy chooses from `objects`, the best first. Of the `unknown` ids nothing is known yet; the most promising
@@ -92,17 +90,17 @@ class Election:
         budget = self._allowance(candidates)
         kept = 0 if budget is None else self._kept_for(len(unknown), budget)
         rows = self.policy.elect(candidates, None if budget is None else budget - kept, self._random)
-        elected = dict.fromkeys([remotes[row] for row in rows.tolist()] + list(unknown))
-        if not self.only_candidates:
-            elected |= dict.fromkeys(self._oldest_first(window))
-        wanted = list(elected)
-        current = self.replica.view(wanted).refreshed >= now
-        return [name for name, known in zip(wanted, current.tolist(), strict=True) if not known][:budget]
+        parts = [remotes.take(pa.array(rows)), unknown]
+        if not self.only_candidates and len(rows) < len(window):  # else all of them are elected
+            parts.append(self._oldest_first(window))
+        elected = joined_ids(parts).unique()  # in the order in which they are first named
+        stale = np.flatnonzero(self.replica.known(elected).refreshed < now)
+        return id_list(elected.take(pa.array(stale[:budget])))
 
-    def _oldest_first(self, window: Sequence[JoinedObject]) -> list[Id]:
+    def _oldest_first(self, window: Objects) -> pa.Array:
         """Return the remote ids of objects; what was refreshed least recently comes first."""
-        remotes = list(dict.fromkeys(one.remote for one in window))
-        return [remotes[place] for place in np.argsort(self.replica.view(remotes).refreshed, kind="stable").tolist()]
+        remotes = window.remote.unique()
+        return remotes.take(pa.array(np.argsort(self.replica.known(remotes).refreshed, kind="stable")))
 
     def may_elect(self, value: FloatArray) -> BoolArray:
         """Return for each remote value whether an id that has it can be elected, whatever other objects there are."""
@@ -135,24 +133,23 @@ class Election:
         self._credit -= kept
         return kept
 
-    def _candidates(self, objects: Sequence[JoinedObject], now: int) -> tuple[list[Id], Candidates]:
+    def _candidates(self, objects: Objects, now: int) -> tuple[pa.Array, Candidates]:
         """Return each remote id once, at the place of its best object, and what is known of it."""
-        first: dict[Id, JoinedObject] = {}
-        latest: dict[Id, int] = {}
-        for one in objects:
-            first.setdefault(one.remote, one)
-            latest[one.remote] = max(one.time, latest.get(one.remote, one.time))
-        seen = self.replica.view(list(first))
-        stream = np.array([one.stream for one in first.values()], np.float64)
-        return list(first), self._as_candidates(
-            now,
-            seen,
-            time=np.fromiter(latest.values(), np.int64, len(latest)),
-            score=np.array([score_of(one.merit, self.spec.order) for one in first.values()], np.float64),
-            possible_scores=self._possible_scores(list(first), stream, seen, now),
-        )
+        names = objects.remote.dictionary_encode()  # numbered in the order in which they come
+        first, latest = objects, objects.time
+        if len(names.dictionary) < len(objects):
+            number = names.indices.to_numpy()
+            first = objects[np.unique(number, return_index=True)[1]]
+            latest = first.time.copy()
+            np.maximum.at(latest, number, objects.time)
+        remotes = first.remote
+        seen = self.replica.view(remotes)
+        return remotes, self._as_candidates(
+            now, seen, time=latest, score=scores_of(first.merit, self.spec.order),
+            possible_scores=self._possible_scores(remotes, first.stream, seen, now),
+        )  # fmt: skip
 
-    def _possible_scores(self, remotes: list[Id], stream: FloatArray, seen: View, now: int) -> FloatArray:
+    def _possible_scores(self, remotes: pa.Array, stream: FloatArray, seen: View, now: int) -> FloatArray:
         """Return scores that are equally likely if values have changed, a row for each; none if the policy uses none.
 
         While nothing is known of changes, a value may become like any of the others; so may one that is not known.

@@ -15,24 +15,27 @@ answers stale, and they say so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from skyband.errors import InputError
-from skyband.order import NEVER, BoolArray, FloatArray
+from skyband.order import NEVER, BoolArray, FloatArray, IntArray, merit_of
 from skyband.remote.election import Election
-from skyband.remote.objects import Arrivals, Ids, JoinedObject, ObjectStore, Rank, is_number, score_of
+from skyband.remote.objects import Arrivals, Ids, JoinedObject, Objects, ObjectStore, scores_of, upsert
 from skyband.remote.remote import Refreshed, Remote
-from skyband.remote.services.base import Id, State
+from skyband.remote.services.base import Id, State, find_ids, id_list
 
 STALE = "remote values are stale or not known"
 UNSEEN = "remote values of other objects may be stale"
 CUT = "cut at {:,} rows"
+_WAITING = ["id", "stream", "time", "remote"]
+_NO_WAITING = pa.table({name: [] for name in _WAITING})
 Condition = Callable[[Any], Any]
 """Whether a remote value, or each of a column, passes a filter; NaN does not."""
 
@@ -107,7 +110,7 @@ class RemoteJoin:
         self.remote, self.objects, self.election = remote, objects, election
         self.windows, self.k, self.condition, self.max_rows = objects.windows, k, condition, max_rows
         self._depth, self._default = depth, np.nan if default is None else default
-        self._waiting: dict[Id, JoinedObject] = {}  # objects without a remote value, which a list has no place for
+        self._waiting = Objects.none()  # objects without a remote value, which a list has no place for
         self._forgot_to = NEVER  # the last window of those for which there was no room either
 
     def arrive(self, ids: Ids, stream: npt.ArrayLike, times: npt.ArrayLike, remote: Ids | None = None) -> None:
@@ -134,19 +137,16 @@ class RemoteJoin:
 
     def _wait(self, arrivals: Arrivals) -> Arrivals:
         """Remember objects that lack a remote value; return all that are not older than one that is remembered."""
-        merit, order = np.full(len(arrivals), np.nan), self.objects.event_order
-        taken = []
-        for row, one in enumerate(arrivals.objects(merit, self.windows)):
-            before = self._waiting.get(one.id)
-            if before is None or one.replaces(before, order):
-                taken.append(row)
-                self._waiting.pop(one.id, None)
-                if np.isnan(one.value) and not np.isnan(one.stream):
-                    self._waiting[one.id] = one
-        return arrivals[np.array(taken, np.int64)]
+        arrivals = arrivals[arrivals.latest()]
+        kept, taken = upsert(self._waiting, self._unscored(arrivals), self.objects.event_order)
+        self._waiting = kept[np.isnan(kept.value) & ~np.isnan(kept.stream)]
+        return arrivals[taken]
 
-    def _values(self, remotes: Sequence[Id]) -> FloatArray:
-        seen = self.remote.replica.view(remotes)
+    def _unscored(self, arrivals: Arrivals) -> Objects:
+        return Objects.of_arrivals(arrivals, np.full(len(arrivals), np.nan), self.windows)
+
+    def _values(self, remotes: pa.Array) -> FloatArray:
+        seen = self.remote.replica.known(remotes)
         return np.where(seen.never, self._default, seen.value)
 
     def push_changes(self, values: Mapping[Id, float | None], at: int) -> None:
@@ -169,12 +169,12 @@ class RemoteJoin:
         self._leave_behind(window)
         self._catch_up()
         held = listed = self.objects.held()
-        unknown: list[Id] = []
+        unknown = held.remote[:0]
         if not self.election.policy.whole_window:
             listed, unknown = self.objects.listed(self._depth), self._unknown(held)
-        missing = self.remote.gateway.known_missing([*(one.remote for one in held), *unknown])
-        listed, held = ([one for one in objects if one.remote not in missing] for objects in (listed, held))
-        unknown = [name for name in unknown if name not in missing]
+        if missing := self.remote.gateway.known_missing():
+            listed, held = (objects[find_ids(objects.remote, missing) < 0] for objects in (listed, held))
+            unknown = unknown.filter(pa.array(find_ids(unknown, missing) < 0))
         return self.election.elect(listed, unknown, held, now)
 
     def conclude(self, end: int, now: int, refreshed: Refreshed) -> JoinedAnswer:
@@ -196,75 +196,80 @@ class RemoteJoin:
         """Return for each remote value whether an object that has it may be in an answer."""
         return ~np.isnan(value) if self.condition is None else np.asarray(self.condition(value), bool)
 
-    def ids(self) -> list[Id]:
-        """Return the ids of all objects that are kept."""
-        return [one.id for one in (*self.objects.held(), *self._waiting.values())]
+    def __len__(self) -> int:
+        """Return how many objects are kept."""
+        return len(self.objects.kept) + len(self._waiting)
 
     def _catch_up(self) -> None:
         """Bring objects up to date with what the replica learnt from other queries that share it."""
-        held = [*self.objects.held(), *self._waiting.values()]
-        known, values = np.array([one.value for one in held]), self._values([one.remote for one in held])
-        differ = np.flatnonzero((known != values) & ~(np.isnan(known) & np.isnan(values)))
-        self.learn({held[row].remote: float(values[row]) for row in differ.tolist()})
+        changed: dict[Id, float] = {}
+        for some in (self.objects.kept, self._waiting):
+            known, values = some.value, self._values(some.remote)
+            differ = np.flatnonzero((known != values) & ~(np.isnan(known) & np.isnan(values)))
+            changed |= zip(id_list(some.remote.take(pa.array(differ))), values[differ].tolist(), strict=True)
+        self.learn(changed)
 
     def learn(self, changed: dict[Id, float]) -> None:
         """Update the objects with new values by remote id, NaN where there is none; those that waited arrive now."""
-        found = [one for one in self._waiting.values() if not np.isnan(changed.get(one.remote, np.nan))]
-        if found:  # first: their scores are known, those of other objects outside the list are only bounded
-            self._take(_arrivals(_columns(found)))
-        if changed:
-            self.objects.change(changed)
+        if not changed:
+            return
+        found = ~np.isnan(self._waiting.changed(changed).value)
+        if found.any():  # first: their scores are known, those of other objects outside the list are only bounded
+            self._take(self._waiting[found])
+        self.objects.change(changed)
 
-    def _unknown(self, held: Sequence[JoinedObject]) -> list[Id]:
+    def _unknown(self, held: Objects) -> pa.Array:
         """Return the remote ids that objects wait for: never fetched ones first, then the best on the stream's side."""
-        lacking = [*(one for one in held if np.isnan(one.value)), *self._waiting.values()]
-        if not lacking:
-            return []
-        remotes = list(dict.fromkeys(one.remote for one in sorted(lacking, key=self._promise)))
-        never = self.remote.replica.view(remotes).never
-        return [remotes[place] for place in np.argsort(~never, kind="stable").tolist()]
+        lacking = held[np.isnan(held.value)] + self._waiting
+        remotes = lacking.remote.take(pa.array(self._by_promise(lacking))).unique()
+        never = self.remote.replica.known(remotes).never
+        return remotes.take(pa.array(np.argsort(~never, kind="stable")))
 
-    def _promise(self, one: JoinedObject) -> Rank:
-        """Return the place of an object by the stream's side alone; smaller is better."""
-        return -one.stream if self.objects.order == "desc" else one.stream, -one.time, one.id
+    def _by_promise(self, objects: Objects) -> IntArray:
+        """Return the places of objects by the stream's side alone."""
+        return replace(objects, merit=merit_of(objects.stream, self.objects.order)).best_first()
 
     def _leave_behind(self, window: int) -> None:
-        kept = [one for one in self._waiting.values() if one.end >= window]
+        kept = self._waiting[self._waiting.end >= window]
         most = 10 * self._depth + 1_000
         if len(kept) > most:
-            kept.sort(key=self._promise)
-            self._forgot_to = max(self._forgot_to, *(one.end for one in kept[most:]))
-            kept = kept[:most]
-        self._waiting = {one.id: one for one in kept}
+            kept = kept[self._by_promise(kept)]
+            self._forgot_to = max(self._forgot_to, int(kept.end[most:].max()))
+            kept = kept[np.arange(most)]
+        self._waiting = kept
 
     def _answer(self, window: int, now: int, refreshed: Refreshed) -> JoinedAnswer:
-        held = self.objects.held()
-        whole = self._chosen(held)
-        chosen = whole[: self.max_rows]
-        ages = self.remote.replica.view([one.remote for one in chosen]).age(now).tolist()
+        chosen, cut = self._chosen()
+        remote = self.remote.replica
+        ages = remote.known([one.remote for one in chosen]).age(now).tolist()
+        scores = scores_of(np.array([one.merit for one in chosen]), self.objects.order).tolist()
         ranks = [None] * len(chosen) if self.k is None else range(1, len(chosen) + 1)
         rows = [
-            JoinedRow(rank, one.id, score_of(one.merit, self.objects.order), one.time, one.stream, one.value, age)
-            for rank, one, age in zip(ranks, chosen, ages, strict=True)
+            JoinedRow(rank, one.id, score, one.time, one.stream, one.value, age)
+            for rank, score, one, age in zip(ranks, scores, chosen, ages, strict=True)
         ]
-        seen = self.remote.replica.view([one.remote for one in held])
-        waiting = self.remote.replica.view([one.remote for one in self._waiting.values()])
-        fresh = bool((seen.age(now) == 0).all()) and bool((waiting.age(now) == 0).all())
+        seen = [remote.known(objects.remote) for objects in (self.objects.kept, self._waiting)]
         return JoinedAnswer(
             start=self.windows.start(window), end=self.windows.end(window), rows=rows,
             refreshes=len(refreshed.answered), failures=len(refreshed.failed),
-            stale=sum(row.age != 0 for row in rows), unknown=int(waiting.never.sum() + seen.never.sum()),
-            exact=fresh and self.objects.complete and window > self._forgot_to and len(chosen) == len(whole),
-            cut=len(whole) - len(chosen),
+            stale=sum(row.age != 0 for row in rows), unknown=sum(int(known.never.sum()) for known in seen),
+            exact=all(bool((known.age(now) == 0).all()) for known in seen)
+            and self.objects.complete and window > self._forgot_to and not cut,
+            cut=cut,
         )  # fmt: skip
 
-    def _chosen(self, held: list[JoinedObject]) -> list[JoinedObject]:
-        """Return the objects of the answer, in its order."""
+    def _chosen(self) -> tuple[list[JoinedObject], int]:
+        """Return the objects of the answer, in its order, and how many are cut off."""
         if self.condition is None:
             assert self.k is not None
-            return self.objects.best(self.k)
-        passed = [one for one in held if self.condition(one.value) and is_number(one.merit)]
-        return sorted(passed, key=lambda one: one.id) if self.k is None else passed[: self.k]
+            return self.objects.best(self.k), 0
+        kept = self.objects.kept
+        passed = kept[self.admits(kept.value) & ~np.isnan(kept.merit)]
+        if self.k is not None:
+            return list(passed[passed.best(self.k)].one_by_one()), 0
+        in_order = passed.id.take(pc.sort_indices(passed.id))
+        chosen = passed[find_ids(in_order[: self.max_rows], passed.id)]
+        return list(chosen.one_by_one()), len(passed) - len(chosen)
 
     # Snapshots.
 
@@ -274,7 +279,7 @@ class RemoteJoin:
         inner = {f"objects/{name}": table for name, table in tables.items()}
         return (
             {"objects": meta, "election": self.election.state(), "forgot_to": self._forgot_to},
-            inner | {"waiting": pa.table(_columns(self._waiting.values()))},
+            inner | {"waiting": self._waiting.as_table().select(_WAITING) if len(self._waiting) else _NO_WAITING},
         )
 
     def load(self, state: State) -> None:
@@ -284,14 +289,6 @@ class RemoteJoin:
         self.objects.load((meta["objects"], inner))
         self.election.load(meta["election"])
         self._forgot_to = meta["forgot_to"]
-        waiting = _arrivals(tables["waiting"].to_pydict())
-        self._waiting = {one.id: one for one in waiting.objects(waiting.value, self.windows)}
-
-
-def _columns(objects: Iterable[JoinedObject]) -> dict[str, list[Any]]:
-    """Return what the stream said of objects without a remote value."""
-    return {name: [getattr(one, name) for one in objects] for name in ("id", "stream", "time", "remote")}
-
-
-def _arrivals(columns: dict[str, list[Any]]) -> Arrivals:
-    return Arrivals.of(columns["id"], columns["stream"], columns["time"], remote=columns["remote"])
+        columns = (tables["waiting"][name].combine_chunks() for name in _WAITING)
+        ids, stream, time, remote = columns
+        self._waiting = self._unscored(Arrivals.of(ids, stream, time, remote=remote))

@@ -1,27 +1,29 @@
 """Objects of a join: what the stream said of an id, what the remote side said, and the score of both.
 
-`FullWindow` keeps all objects of a window; `skyband.remote.topkn` keeps those that matter to the best k.
+Objects are columns, a row for each: a window may have a million of them. `FullWindow` keeps all objects of a window;
+`skyband.remote.topkn` keeps those that matter to the best k, one by one, as they are few.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from skyband.errors import QueryError
-from skyband.order import FloatArray, IntArray, best_first, merit_of
-from skyband.remote.services.base import Id, State
+from skyband.order import BoolArray, FloatArray, IntArray, best_first, merit_of, value_ranks
+from skyband.remote.services.base import Id, State, find_ids, id_array
 from skyband.windows import WindowGrid
 
 Ids = Iterable[Id] | npt.NDArray[Any]
+"""Ids as they come: plain values, or a column of NumPy or Arrow."""
 Rank = tuple[float, int, Id]
 """Where an object stands in the one total order; smaller is better."""
 Score = Callable[[FloatArray, FloatArray], FloatArray]
@@ -51,28 +53,16 @@ class JoinedObject:
         """The place in the total order: better score, then the later event, then the smaller id."""
         return -self.merit, -self.time, self.id
 
-    def replaces(self, other: JoinedObject, order: str | None) -> bool:
-        """Tell whether this takes the place of another object of the same id, which came before.
-
-        Of two objects at the same time the one that came last counts. Where an object is one event, the better one by
-        the `order` of scores counts instead, so that it does not matter in which order they come.
-        """
-        if order is None:
-            return self.time >= other.time
-        sign = 1 if order == "desc" else -1
-        mine, theirs = ((one.time, sign * one.stream, one.remote) for one in (self, other))
-        return mine >= theirs
-
 
 @dataclass(frozen=True)
 class Arrivals:
     """Events of a stream: aligned columns, with the remote value of each as the replica knows it (NaN: none)."""
 
-    id: Sequence[Id]
+    id: pa.Array
     stream: FloatArray
     time: IntArray
     value: FloatArray
-    remote: Sequence[Id]
+    remote: pa.Array
 
     @classmethod
     def of(
@@ -84,54 +74,154 @@ class Arrivals:
         remote: Ids | None = None,
     ) -> Arrivals:
         """Make columns of whatever is given; an object is its own remote id where no other is named."""
-        names = _plain(ids)
-        return cls(
+        names = id_array(ids)
+        return Arrivals(
             names,
             np.asarray(stream, np.float64),
             np.asarray(time, np.int64),
             np.full(len(names), np.nan) if value is None else np.asarray(value, np.float64),
-            names if remote is None else _plain(remote),
+            names if remote is None else id_array(remote),
         )
 
     def __len__(self) -> int:
         return len(self.id)
 
-    def __getitem__(self, rows: IntArray) -> Arrivals:
-        places = rows.tolist()
-        ids = [self.id[place] for place in places]
-        remote = ids if self.remote is self.id else [self.remote[place] for place in places]
-        return Arrivals(ids, self.stream[rows], self.time[rows], self.value[rows], remote)
+    def __getitem__(self, rows: IntArray | BoolArray) -> Self:
+        rows = np.flatnonzero(rows) if rows.dtype == bool else rows
+        return self._with(self, lambda column, _: column[rows], lambda ids, _: ids.take(pa.array(rows)))
+
+    def __add__(self, more: Self) -> Self:
+        if not len(self) or not len(more):  # one without rows may not know what ids are like
+            return more if len(more) else self
+        return self._with(more, lambda *both: np.concatenate(both), lambda *both: pa.concat_arrays(both))
+
+    def _with(self, other: Self, numbers: Callable[..., Any], ids: Callable[..., pa.Array]) -> Self:
+        """Make columns of these and those of another; an id that is its own remote id is made once."""
+        own = self.remote is self.id and other.remote is other.id
+        name = ids(self.id, other.id)
+        made = {"id": name, "remote": name if own else ids(self.remote, other.remote)}
+        both = ((key, column, getattr(other, key)) for key, column in self._columns().items())
+        return type(self)(**{key: made[key] if key in made else numbers(mine, more) for key, mine, more in both})
+
+    def _columns(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def latest(self) -> IntArray:
         """Return the rows that count: the latest of each id; of equal times, the one that came last."""
-        last: dict[Id, int] = {}
-        times = self.time.tolist()
-        for row, name in enumerate(self.id):
-            if name not in last or times[row] >= times[last[name]]:
-                last[name] = row
-        return np.fromiter(last.values(), np.int64, len(last))
+        names = self.id.dictionary_encode()
+        if len(names.dictionary) == len(self):
+            return np.arange(len(self))
+        code = names.indices.to_numpy()
+        rows = np.lexsort((self.time, code))
+        last: IntArray = rows[np.append(code[rows][1:] != code[rows][:-1], True)]
+        return last
 
-    def changed(self, values: dict[Id, float]) -> Arrivals:
-        """Return the same events with other remote values, by remote id."""
-        value = [values.get(remote, old) for remote, old in zip(self.remote, self.value.tolist(), strict=True)]
-        return replace(self, value=np.array(value, np.float64))
+    def changed(self, values: Mapping[Id, float]) -> Self:
+        """Return the same rows with other remote values, by remote id."""
+        found = find_ids(self.remote, values)
+        fresh = np.fromiter(values.values(), np.float64, len(values)) if len(values) else np.empty(0)
+        return replace(self, value=np.where(found >= 0, np.append(fresh, np.nan)[found], self.value))
 
-    def objects(self, merit: FloatArray, windows: WindowGrid, rows: IntArray | None = None) -> Iterator[JoinedObject]:
-        """Yield rows as objects."""
-        ends = windows.last_of(self.time)
-        for row in range(len(self)) if rows is None else rows.tolist():
-            stream, time, value = float(self.stream[row]), int(self.time[row]), float(self.value[row])
-            yield JoinedObject(self.id[row], self.remote[row], stream, time, value, float(merit[row]), int(ends[row]))
+    def replaces(self, others: Arrivals, order: str | None) -> BoolArray:
+        """Return whether each row takes the place of another one of the same id, which came before.
+
+        Of two objects at the same time the one that came last counts. Where an object is one event, the better one by
+        the `order` of scores counts instead, then the larger remote id: so it does not matter in which order they come.
+        """
+        if order is None:
+            return self.time >= others.time
+        mine, theirs, same = merit_of(self.stream, order), merit_of(others.stream, order), self.time == others.time
+        tied = np.flatnonzero(same & (mine == theirs))
+        found: BoolArray = (self.time > others.time) | same & (mine > theirs)
+        if len(tied):
+            at = pa.array(tied)
+            larger = pc.greater_equal(self.remote.take(at), others.remote.take(at))
+            found[tied] = larger.to_numpy(zero_copy_only=False)
+        return found
 
     def as_table(self) -> pa.Table:
         """Return the columns as a table, for snapshots."""
-        return pa.table({field.name: pa.array(getattr(self, field.name)) for field in fields(self)})
+        return pa.table({name: pa.array(column) for name, column in self._columns().items()})
 
     @classmethod
-    def from_table(cls, table: pa.Table) -> Arrivals:
+    def from_table(cls, table: pa.Table) -> Self:
         """Make them again."""
-        columns = table.to_pydict()
-        return cls.of(*(columns[field.name] for field in fields(cls)))
+        columns = {field.name: table[field.name].combine_chunks() for field in fields(cls)}
+        if columns["remote"].equals(columns["id"]):
+            columns["remote"] = columns["id"]
+        return cls(**{name: column if name in _IDS else column.to_numpy() for name, column in columns.items()})
+
+
+_IDS = ("id", "remote")
+
+
+@dataclass(frozen=True)
+class Objects(Arrivals):
+    """Objects as columns: arrivals, the merit of each, and the last window that it is in."""
+
+    merit: FloatArray
+    end: IntArray
+
+    @classmethod
+    def none(cls) -> Objects:
+        """Return no objects."""
+        return cls.from_rows([])
+
+    @classmethod
+    def of_arrivals(cls, arrivals: Arrivals, merit: FloatArray, windows: WindowGrid) -> Objects:
+        """Return arrivals as objects."""
+        columns = {field.name: getattr(arrivals, field.name) for field in fields(Arrivals)}
+        return cls(**columns, merit=merit, end=windows.last_of(arrivals.time))
+
+    @classmethod
+    def from_rows(cls, objects: Sequence[JoinedObject]) -> Objects:
+        """Return objects as columns."""
+        ids, remotes = ([getattr(one, name) for one in objects] for name in _IDS)
+        stream, value, merit = (
+            np.array([getattr(one, name) for one in objects], np.float64) for name in ("stream", "value", "merit")
+        )
+        time, end = (np.array([getattr(one, name) for one in objects], np.int64) for name in ("time", "end"))
+        return cls(id_array(ids), stream, time, value, id_array(remotes), merit, end)
+
+    def one_by_one(self) -> Iterator[JoinedObject]:
+        """Yield the rows."""
+        columns = (getattr(self, name) for name in ("stream", "time", "value", "merit", "end"))
+        rows = zip(self.id.to_pylist(), self.remote.to_pylist(), *(column.tolist() for column in columns), strict=True)
+        return (JoinedObject(*row) for row in rows)
+
+    def best_first(self) -> IntArray:
+        """Return the rows in the one total order; those without a merit come last, the latest first."""
+        order = np.argsort(np.negative(self.merit))  # NaN comes last
+        merit = self.merit[order]
+        equal = (merit[1:] == merit[:-1]) | np.isnan(merit[:-1])
+        if equal.any():  # only these are compared by more than their merit
+            tied = np.append(False, equal) | np.append(equal, False)
+            run, rows = np.cumsum(np.append(True, ~equal))[tied], order[tied]
+            names = value_ranks(self.id.take(pa.array(rows)))
+            order[tied] = rows[best_first(np.zeros(len(rows)), self.time[rows], names, run)]
+        return order
+
+    def best(self, k: int) -> IntArray:
+        """Return the rows of the best k that have a merit, in order."""
+        rows = np.flatnonzero(~np.isnan(self.merit))
+        if len(rows) > 2 * k:
+            merit = self.merit[rows]
+            rows = rows[merit >= np.partition(merit, len(rows) - k)[len(rows) - k]]
+        return rows[self[rows].best_first()][:k]
+
+
+def upsert(kept: Objects, fresh: Objects, order: str | None) -> tuple[Objects, BoolArray]:
+    """Put objects, one of each id, in the place of those of the same ids that they replace; return which do or are new.
+
+    See `Arrivals.replaces`.
+    """
+    before = find_ids(fresh.id, kept.id)
+    taken = before < 0
+    known = np.flatnonzero(~taken)
+    taken[known] = fresh[known].replaces(kept[before[known]], order)
+    stays = np.ones(len(kept), bool)
+    stays[before[known]] = ~taken[known]
+    return (kept if stays.all() else kept[stays]) + (fresh if taken.all() else fresh[taken]), taken
 
 
 class ObjectStore(ABC):
@@ -148,7 +238,6 @@ class ObjectStore(ABC):
         self.score, self.order, self.event_order = score, order, order if one_event else None
         self.current: int | None = None
         self.late = self.rejected = 0
-        self._by_id: dict[Id, JoinedObject] = {}  # what is kept
         self._ahead: list[Arrivals] = []  # events of later windows only, which would replace those of the current one
 
     @property
@@ -175,16 +264,9 @@ class ObjectStore(ABC):
         now = arrivals[np.flatnonzero(~late & ~ahead)]
         self._take(now[now.latest()])
 
+    @abstractmethod
     def _drop_older(self, arrivals: Arrivals) -> None:
         """Drop the objects of the same ids that are not newer than these events."""
-        kept = self._by_id
-        pairs = zip(arrivals.id, arrivals.time.tolist(), strict=True)
-        if gone := {name for name, time in pairs if name in kept and time >= kept[name].time}:
-            self._drop(gone)
-
-    @abstractmethod
-    def _drop(self, names: Collection[Id]) -> None:
-        """Drop objects that are kept."""
 
     @abstractmethod
     def _take(self, arrivals: Arrivals) -> None:
@@ -199,22 +281,24 @@ class ObjectStore(ABC):
     def _change(self, values: dict[Id, float]) -> None:
         """Take in changed remote values of the objects that are kept."""
 
+    def _scored(self, arrivals: Arrivals) -> Objects:
+        return Objects.of_arrivals(arrivals, self._merits(arrivals.stream, arrivals.value), self.windows)
+
     def _merits(self, stream: FloatArray, value: FloatArray) -> FloatArray:
         """Return the joined scores, turned so that larger is better; NaN where there is no remote value."""
         return merit_of(np.asarray(self.score(stream, value), np.float64), self.order) if len(stream) else np.empty(0)
 
-    def _rescored(self, objects: Sequence[JoinedObject], values: dict[Id, float]) -> list[tuple[float, float]]:
-        """Return the new remote value of each object, and its new merit."""
-        stream = np.array([one.stream for one in objects], np.float64)
-        value = np.array([values[one.remote] for one in objects], np.float64)
-        return list(zip(value.tolist(), self._merits(stream, value).tolist(), strict=True))
+    @property
+    @abstractmethod
+    def kept(self) -> Objects:
+        """All objects of the current window that are kept, in any order."""
 
     @abstractmethod
-    def held(self) -> list[JoinedObject]:
+    def held(self) -> Objects:
         """Return the objects of the current window that may be refreshed, the best first."""
 
     @abstractmethod
-    def listed(self, depth: int) -> list[JoinedObject]:
+    def listed(self, depth: int) -> Objects:
         """Return those in the Super-MTK+N list: the best of the current window and of each later one, so many."""
 
     @abstractmethod
@@ -271,114 +355,92 @@ class FullWindow(ObjectStore):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._of: dict[Id, set[Id]] = {}  # by remote id
-        self._leaving: dict[int, list[Id]] = {}
-        self._ranked: list[JoinedObject] | None = None  # until something changes
+        self._kept = Objects.none()
+        self._ranked = True  # until something changes
+
+    @property
+    def kept(self) -> Objects:
+        """All objects of the current window, in any order."""
+        return self._kept
+
+    def _keep(self, objects: Objects) -> None:
+        self._kept, self._ranked = objects, False
 
     def _take(self, arrivals: Arrivals) -> None:
-        merit = self._merits(arrivals.stream, arrivals.value)
-        self._ranked = None
-        for one in arrivals.objects(merit, self.windows):
-            before = self._by_id.get(one.id)
-            if before is None or one.replaces(before, self.event_order):
-                self._put(one)
+        self._keep(upsert(self._kept, self._scored(arrivals), self.event_order)[0])
 
-    def _put(self, one: JoinedObject) -> None:
-        if one.id in self._by_id:
-            self._drop((one.id,))
-        self._by_id[one.id] = one
-        self._of.setdefault(one.remote, set()).add(one.id)
-        self._leaving.setdefault(one.end, []).append(one.id)
-
-    def _drop(self, names: Collection[Id]) -> None:
-        self._ranked = None
-        for name in names:
-            remote = self._by_id.pop(name).remote
-            self._of[remote].discard(name)
-            if not self._of[remote]:
-                del self._of[remote]
+    def _drop_older(self, arrivals: Arrivals) -> None:
+        before = find_ids(arrivals.id, self._kept.id)
+        rows = np.flatnonzero(before >= 0)
+        stays = np.ones(len(self._kept), bool)
+        stays[before[rows[arrivals.time[rows] >= self._kept.time[before[rows]]]]] = False
+        self._keep(self._kept[stays])
 
     def _change(self, values: dict[Id, float]) -> None:
-        changed = [self._by_id[name] for remote in values for name in self._of.get(remote, ())]
-        self._ranked = None if changed else self._ranked
-        for one, fresh in zip(changed, self._rescored(changed, values), strict=True):
-            one.value, one.merit = fresh
+        fresh = self._kept.changed(values)
+        rows = np.flatnonzero(find_ids(fresh.remote, values) >= 0)
+        if len(rows):
+            merit = self._kept.merit.copy()
+            merit[rows] = self._merits(fresh.stream[rows], fresh.value[rows])
+            self._keep(replace(fresh, merit=merit))
 
-    def held(self) -> list[JoinedObject]:
+    def held(self) -> Objects:
         """Return the objects of the current window, the best first; those without a remote value come last."""
-        if self._ranked is None:
-            self._ranked = _best_first(list(self._by_id.values()))
-        return self._ranked
+        if not self._ranked:
+            self._kept, self._ranked = self._kept[self._kept.best_first()], True
+        return self._kept
 
-    def listed(self, depth: int) -> list[JoinedObject]:
+    def listed(self, depth: int) -> Objects:
         """Return the objects that the Super-MTK+N list would hold, the best first.
 
-        In the last window that has it, an object meets the fewest others: those that leave no earlier.
+        In the last window that has it, an object meets the fewest others: those that leave no earlier. So the list is
+        what the best of each window make together.
         """
-        found: list[JoinedObject] = []
-        ends: list[int] = []
-        for one in self.held():
-            if is_number(one.merit) and len(ends) - bisect_left(ends, one.end) < depth:
-                found.append(one)
-                insort(ends, one.end)
-        return found
+        held = self.held()
+        known = int(np.count_nonzero(~np.isnan(held.merit)))
+        ends, found = held.end[:known], np.zeros(known, bool)
+        for end in np.unique(ends).tolist():
+            length = 4 * depth
+            rows = np.flatnonzero(ends[:length] >= end)[:depth]
+            while len(rows) < depth and length < known:  # mostly the first of all objects have enough of them
+                length *= 2
+                rows = np.flatnonzero(ends[:length] >= end)[:depth]
+            found[rows] = True
+        return held[np.flatnonzero(found)]
 
     def best(self, k: int) -> list[JoinedObject]:
         """Return the best of the current window."""
-        return [one for one in self.held()[:k] if is_number(one.merit)]
+        return list(self._kept[self._kept.best(k)].one_by_one())
 
     def _leave(self, window: int) -> None:
-        for end in [end for end in self._leaving if end < window]:
-            self._drop(
-                {name for name in self._leaving.pop(end) if name in self._by_id and self._by_id[name].end < window}
-            )
+        stays = self._kept.end >= window
+        if not stays.all():
+            self._keep(self._kept[stays])
 
     def state(self) -> State:
         """Return everything as plain values and tables, detached from the live state."""
         meta, tables = super().state()
-        return meta, {"objects": as_table(list(self._by_id.values())), **tables}
+        return meta, {"objects": as_table(self._kept), **tables}
 
     def load(self, state: State) -> None:
         """Take over what `state` returned, with the same parameters as before."""
         super().load(state)
-        for one in as_objects(state[1]["objects"]):
-            self._put(one)
+        self._keep(Objects.from_table(state[1]["objects"]))
 
 
-def _plain(ids: Ids) -> list[Id]:
-    """Return ids as plain Python values, which every service and every index understands."""
-    return ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
-
-
-def score_of(merit: float, order: str) -> float:
-    """Return the score behind a merit; 0.0, never -0.0."""
+def scores_of(merit: FloatArray, order: str) -> FloatArray:
+    """Return the scores behind merits; 0.0, never -0.0."""
     return merit if order == "desc" else 0.0 - merit
 
 
-def _best_first(objects: Sequence[JoinedObject]) -> list[JoinedObject]:
-    """Return objects in the one total order; those without a merit come last, the latest first."""
-    merit = np.array([one.merit for one in objects], np.float64)
-    time = np.array([one.time for one in objects], np.int64)
-    _, key = np.unique(np.array([one.id for one in objects]), return_inverse=True)
-    lacking = np.isnan(merit)
-    return [objects[row] for row in best_first(np.where(lacking, 0.0, merit), time, key, lacking).tolist()]
-
-
-def as_table(objects: Sequence[JoinedObject]) -> pa.Table:
-    """Return objects as a table, for snapshots."""
-    names = [field.name for field in fields(JoinedObject)]
-    return pa.table({name: pa.array([getattr(one, name) for one in objects], _KINDS.get(name)) for name in names})
-
-
-_KINDS = {
-    "stream": pa.float64(), "time": pa.int64(), "value": pa.float64(), "merit": pa.float64(),
-    "end": pa.int64(), "start": pa.int64(), "bound": pa.bool_(),
-}  # fmt: skip
-
-
-def as_objects(table: pa.Table) -> list[JoinedObject]:
-    """Return the objects of a table."""
-    return [JoinedObject(**row) for row in table.to_pylist()]
+def as_table(objects: Objects, start: Sequence[int] | None = None, bound: Sequence[bool] | None = None) -> pa.Table:
+    """Return objects as a table, for snapshots, with their starting window marks, and which are lower bounds."""
+    count, table = len(objects), objects.as_table()
+    marks = {
+        "start": pa.array(np.zeros(count, np.int64) if start is None else start, pa.int64()),
+        "bound": pa.array(np.zeros(count, bool) if bound is None else bound, pa.bool_()),
+    }
+    return pa.table({name: table[name] for name in table.column_names} | marks)
 
 
 def is_number(value: float) -> bool:

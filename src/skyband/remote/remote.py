@@ -114,7 +114,9 @@ class Remote:
 
         `elected` has the ids of each query, the most urgent first. A query needs those past their best-before time.
         """
-        need = {query: int((self.replica.view(ids).best_before <= now).sum()) for query, ids in elected.items()}
+        need = dict.fromkeys(elected, 0)
+        if len(elected) > 1 or self.shared_budget.budget is not None:  # else there is nothing to split
+            need = {query: int((self.replica.view(ids).best_before <= now).sum()) for query, ids in elected.items()}
         fetched = self.gateway.fetch(self.shared_budget.split(elected, need), at=now)
         changed: dict[Id, float] = {}
         for name, (value, at) in fetched.late.items():
@@ -204,6 +206,9 @@ class SharedBudget:
         `wanted` has the ids of each query, the most urgent first; `need` how many of them have probably changed.
         """
         wanted = {query: ids for query, ids in wanted.items() if ids}
+        if len(wanted) == 1 and (self.budget is None or self.budget >= len(*wanted.values())):  # there is no choice
+            self.forget(*wanted)
+            return list(dict.fromkeys(*wanted.values()))
         union = {name for ids in wanted.values() for name in ids}
         budget = len(union) if self.budget is None else min(self.budget, len(union))
         whole = sum(1 + need[query] for query in wanted)

@@ -19,8 +19,9 @@ Examples
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ import pyarrow as pa
 
 from skyband.errors import InputError
 from skyband.order import ALWAYS, NEVER, BoolArray, FloatArray, IntArray
-from skyband.remote.services.base import Id, State, id_columns, ids_in
+from skyband.remote.services.base import Id, State, id_columns, id_list, ids_in
 from skyband.times import SECOND
 
 _COLUMNS: dict[str, npt.DTypeLike] = {
@@ -46,20 +47,16 @@ _HUGE = 1e100  # squares of larger values would be infinite
 _FEW = 3  # changes seen: from fewer no line can be laid
 _EMPTY = {"value": np.nan, "refreshed": NEVER, "given": np.nan}
 _KEPT = tuple(name for name in _COLUMNS if name != "used")
+_REMEMBERED = 4  # columns of ids
 _EVICTED_AT_ONCE = 16  # a sixteenth of the ids, so that looking for the oldest costs little per id
 
 
 @dataclass(frozen=True)
-class View:
-    """What is known of some ids, aligned with them; a copy.
-
-    `interval` is the mean time between changes in microseconds, `best_before` the last refresh plus that.
-    """
+class Known:
+    """What is known of some ids, aligned with them; a copy."""
 
     value: FloatArray
     refreshed: IntArray
-    best_before: IntArray
-    interval: IntArray
 
     @property
     def known(self) -> BoolArray:
@@ -76,6 +73,17 @@ class View:
         return np.where(self.never, -1, np.maximum(now - self.refreshed, 0))
 
 
+@dataclass(frozen=True)
+class View(Known):
+    """What is known of some ids, and how long it is probably true.
+
+    `interval` is the mean time between changes in microseconds, `best_before` the last refresh plus that.
+    """
+
+    best_before: IntArray
+    interval: IntArray
+
+
 class Replica:
     """A local copy of a remote data set, one number per id.
 
@@ -90,6 +98,7 @@ class Replica:
         self.evicted = 0
         self._slots: dict[Id, int] = {}
         self._free: list[int] = []
+        self._found: list[tuple[pa.Array, IntArray]] = []  # columns of ids that were looked up last, and their slots
         self._uses = 0
         self._looks = np.zeros(3, np.int64)  # of all ids there ever were: changes, time before looks with one, without
         self._steps = np.zeros(6)  # of all changes seen: their number, sums of old, step, old², old * step, step²
@@ -155,17 +164,24 @@ class Replica:
             raise InputError(msg)
         self._columns["given"][slots[slots >= 0]] = rates[slots >= 0]
 
-    def view(self, ids: Sequence[Id]) -> View:
+    def known(self, ids: Sequence[Id] | pa.Array) -> Known:
         """Return what is known of ids, and count that as their use."""
-        slots = self._find(ids)
+        return self._known(self._find(ids))
+
+    def _known(self, slots: IntArray) -> Known:
         self._use(slots[slots >= 0])
-        value, refreshed = self._gather("value", slots), self._gather("refreshed", slots)
-        interval = self._interval(slots)
+        return Known(self._gather("value", slots), self._gather("refreshed", slots))
+
+    def view(self, ids: Sequence[Id] | pa.Array) -> View:
+        """Return what is known of ids and how long it is probably true, and count that as their use."""
+        slots = self._find(ids)
+        known, interval = self._known(slots), self._interval(slots)
+        value, refreshed = known.value, known.refreshed
         never = refreshed == NEVER
         best_before = np.where(never, NEVER, np.minimum(refreshed, ALWAYS - interval) + interval)
         return View(value, refreshed, best_before, interval)
 
-    def drift(self, ids: Sequence[Id], now: int) -> tuple[FloatArray, FloatArray]:
+    def drift(self, ids: Sequence[Id] | pa.Array, now: int) -> tuple[FloatArray, FloatArray]:
         """Return what values should be by now if they have changed, and how far off that usually is.
 
         NaN while too few changes were seen. A step is a line over the value that it starts from, laid through all
@@ -191,7 +207,7 @@ class Replica:
             expected: FloatArray = value + (step + slope * (value - old)) * further
         return expected, np.sqrt(rest * wider)
 
-    def rates(self, ids: Sequence[Id]) -> FloatArray:
+    def rates(self, ids: Sequence[Id] | pa.Array) -> FloatArray:
         """Return how often ids change, in changes per second.
 
         What is known beforehand counts; else what was observed: of n looks, X found a change, I apart on average,
@@ -224,9 +240,16 @@ class Replica:
 
     # Slots.
 
-    def _find(self, ids: Iterable[Id]) -> IntArray:
-        get = self._slots.get
-        return np.array([get(name, -1) for name in ids], np.int64)
+    def _find(self, ids: Sequence[Id] | pa.Array) -> IntArray:
+        """Return the slots of ids; those of a column hold until other ids come or go, so they are looked up once."""
+        for column, slots in self._found:
+            if column is ids:
+                return slots
+        names = id_list(ids) if isinstance(ids, pa.Array) else ids
+        slots = np.fromiter(map(self._slots.get, names, repeat(-1)), np.int64, len(names))
+        if isinstance(ids, pa.Array):
+            self._found = [(ids, slots), *self._found[: _REMEMBERED - 1]]
+        return slots
 
     def _gather(self, name: str, slots: IntArray) -> Any:
         column = self._columns[name]
@@ -247,6 +270,7 @@ class Replica:
             new = new[: self.capacity]
             self._evict(len(self._slots) + len(new) - self.capacity, keep=slots)
             new = new[: self.capacity - len(self._slots)]
+        self._found = self._found if len(new) == 0 else []
         self._grow(len(new))
         for place in new.tolist():
             slots[place] = self._slots[ids[place]] = self._free.pop()
@@ -273,6 +297,7 @@ class Replica:
         names, slots = names[spare], slots[spare]
         count = min(max(surplus, len(self._slots) // _EVICTED_AT_ONCE), len(slots))
         oldest = np.argsort(self._columns["used"][slots], kind="stable")[:count]
+        self._found = []
         for name in names[oldest]:
             del self._slots[name]
         for name, column in self._columns.items():

@@ -51,17 +51,16 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
 
 from skyband.errors import QueryError
-from skyband.order import NEVER, FloatArray, IntArray
-from skyband.remote.objects import Arrivals, JoinedObject, ObjectStore, Rank, as_objects, as_table, is_number
-from skyband.remote.services.base import Id, State
+from skyband.order import NEVER
+from skyband.remote.objects import Arrivals, JoinedObject, Objects, ObjectStore, Rank, as_table, is_number, upsert
+from skyband.remote.services.base import Id, State, find_ids, id_list
 
 Outside = Literal["bound", "ignore"]
 _NOTHING: Rank = (math.inf, 0, 0)
@@ -90,62 +89,45 @@ class TopkN(ObjectStore):
         self._last: dict[int, JoinedObject] = {}  # the lower-bound pointers of the full windows
         self._lost: dict[int, Rank] = {}  # the best that each window has not kept
         self._range: dict[int, tuple[float, float]] = {}  # of stream scores, by ending mark: min.score_S and its peer
-        self._seen: dict[Id, dict[Id, int]] = {}  # by remote id: the objects of the window and their times
-        self._remote: dict[Id, Id] = {}  # of the objects of the window
-        self._leaving: dict[int, list[tuple[Id, Id]]] = {}
+        self._by_id: dict[Id, JoinedObject] = {}  # of the list
+        self._seen = Objects.none()  # all of the window, without what is said of their scores
         self._doubtful_to = NEVER
 
     # Arrivals.
 
-    def _drop(self, names: Collection[Id]) -> None:
-        self._lay_out([one for one in self.list if one.id not in names])
+    def _drop_older(self, arrivals: Arrivals) -> None:
+        kept = self._by_id
+        pairs = zip(id_list(arrivals.id), arrivals.time.tolist(), strict=True)
+        if gone := {name for name, time in pairs if name in kept and time >= kept[name].time}:
+            self._lay_out([one for one in self.list if one.id not in gone])
 
-    def _note(self, arrivals: Arrivals) -> None:
+    def _note(self, arrived: Objects) -> None:
         """Remember what is needed to bound the scores of objects that are not kept."""
         if self.outside == "ignore":
             return
-        ends = self.windows.last_of(arrivals.time)
-        for row, (name, remote) in enumerate(zip(arrivals.id, arrivals.remote, strict=True)):
-            time, end, stream = int(arrivals.time[row]), int(ends[row]), float(arrivals.stream[row])
-            before = self._remote.get(name, remote)
-            if time >= self._seen.get(before, {}).get(name, time):
-                if before != remote:
-                    self._forget(before, name)
-                self._see(remote, name, time, end)
-            low, high = self._range.get(end, (stream, stream))
-            self._range[end] = min(low, stream), max(high, stream)
-
-    def _see(self, remote: Id, name: Id, time: int, end: int) -> None:
-        self._seen.setdefault(remote, {})[name] = time
-        self._remote[name] = remote
-        self._leaving.setdefault(end, []).append((remote, name))
-
-    def _forget(self, remote: Id, name: Id) -> None:
-        del self._seen[remote][name], self._remote[name]
-        if not self._seen[remote]:
-            del self._seen[remote]
+        self._seen = upsert(self._seen, arrived, None)[0]
+        for end in np.unique(arrived.end).tolist():
+            stream = arrived.stream[arrived.end == end]
+            low, high = self._range.get(end, (math.inf, -math.inf))
+            self._range[end] = min(low, float(stream.min())), max(high, float(stream.max()))
 
     def _take(self, arrivals: Arrivals) -> None:
         """Replace the objects that are in the list already, then insert the others, the best first."""
-        self._note(arrivals)
-        merit = self._merits(arrivals.stream, arrivals.value)
-        old = np.array([name in self._by_id for name in arrivals.id], bool)
-        known = arrivals.objects(merit, self.windows, np.flatnonzero(old))
-        self._replace([one for one in known if one.replaces(self._by_id[one.id], self.event_order)])
-        rest = np.flatnonzero(~old & ~np.isnan(merit))
-        ends = self.windows.last_of(arrivals.time)
-        self._miss(ends[np.isnan(merit) & ~np.isnan(arrivals.value)].tolist())
-        for end in np.unique(ends[rest]).tolist():
-            group = rest[ends[rest] == end]
-            for one in arrivals.objects(merit, self.windows, self._best_first(arrivals, merit, group)):
+        arrived = self._scored(arrivals)
+        self._note(arrived)
+        listed = self.kept
+        place = find_ids(arrived.id, listed.id)
+        old = np.flatnonzero(place >= 0)
+        known = arrived[old]
+        self._replace(known[known.replaces(listed[place[old]], self.event_order)].one_by_one())
+        lacking = np.isnan(arrived.merit)
+        self._miss(arrived.end[lacking & ~np.isnan(arrived.value)].tolist())
+        rest = arrived[(place < 0) & ~lacking]
+        for end in np.unique(rest.end).tolist():
+            group = rest[rest.end == end]
+            for one in group[group.best(self.depth + 1)].one_by_one():  # one more, to know what is lost
                 if not self._insert(one):
                     break  # the windows that this one lives in have no room for worse ones either
-
-    def _best_first(self, arrivals: Arrivals, merit: FloatArray, rows: IntArray) -> IntArray:
-        """Return the rows that may enter, in order; all leave with the same window, whose list they must beat."""
-        _, names = np.unique(np.array([arrivals.id[row] for row in rows.tolist()]), return_inverse=True)
-        order = rows[np.lexsort((names, -arrivals.time[rows], -merit[rows]))]
-        return order[: self.depth + 1]  # one more, to know what is lost
 
     def _insert(self, one: JoinedObject) -> bool:
         """Put an object into the lists of the windows that have room or something worse; return whether any had."""
@@ -202,9 +184,11 @@ class TopkN(ObjectStore):
 
     def _change(self, values: dict[Id, float]) -> None:
         changed = [one for one in self.list if one.remote in values]
+        value = np.array([values[one.remote] for one in changed], np.float64)
+        merits = self._merits(np.array([one.stream for one in changed], np.float64), value).tolist()
         fresh = [
-            replace(one, value=value, merit=merit, start=0)
-            for one, (value, merit) in zip(changed, self._rescored(changed, values), strict=True)
+            replace(one, value=values[one.remote], merit=merit, start=0)
+            for one, merit in zip(changed, merits, strict=True)
         ]
         self._miss([one.end for one in fresh if not is_number(one.merit)])
         self._replace(fresh)
@@ -217,15 +201,15 @@ class TopkN(ObjectStore):
 
     def _change_outside(self, values: dict[Id, float], done: set[Id]) -> None:
         """Insert changed objects from outside of the list, which are not `done`, with the least score they can have."""
-        for remote, value in values.items():
-            for name, time in self._seen.get(remote, {}).items():
-                end = self.windows.last_of(time)
-                if name in done or name in self._by_id or self.current is None or end < self.current:
-                    continue
-                self._doubtful_to = max(self._doubtful_to, end)
-                if is_number(value):
-                    stream, merit = self._least(end, value)
-                    self._insert(JoinedObject(name, remote, stream, time, value, merit, end, bound=True))
+        changed = self._seen.changed(values)
+        for one in changed[np.flatnonzero(find_ids(changed.remote, values) >= 0)].one_by_one():
+            if one.id in done or one.id in self._by_id or self.current is None or one.end < self.current:
+                continue
+            self._doubtful_to = max(self._doubtful_to, one.end)
+            if is_number(one.value):
+                one.stream, one.merit = self._least(one.end, one.value)
+                one.bound = True
+                self._insert(one)
 
     def _least(self, end: int, value: float) -> tuple[float, float]:
         """Return the worst stream score among objects that leave with a window, and the merit that it makes.
@@ -281,11 +265,16 @@ class TopkN(ObjectStore):
         both = [one for one in self.list if one.start <= window <= one.end]
         return both[: self.k], both[self.k :]
 
-    def held(self) -> list[JoinedObject]:
-        """Return all objects of the list, the best first."""
-        return list(self.list)
+    @property
+    def kept(self) -> Objects:
+        """All objects of the list, the best first."""
+        return Objects.from_rows(self.list)
 
-    def listed(self, depth: int) -> list[JoinedObject]:  # noqa: ARG002 - the list is as deep as it is
+    def held(self) -> Objects:
+        """Return all objects of the list, the best first."""
+        return self.kept
+
+    def listed(self, depth: int) -> Objects:  # noqa: ARG002 - the list is as deep as it is
         """Return all objects of the list, the best first."""
         return self.held()
 
@@ -315,6 +304,7 @@ class TopkN(ObjectStore):
             return
         for past in range(self.current, window):
             self._purge(past)
+        self._seen = self._seen[self._seen.end >= window]
         self.list = [one for one in self.list if one.end >= window]
         for one in self.list:
             one.start = max(one.start, window)
@@ -324,10 +314,6 @@ class TopkN(ObjectStore):
     def _purge(self, window: int) -> None:
         for of_windows in (self._members, self._last, self._lost, self._range):
             of_windows.pop(window, None)
-        for remote, name in self._leaving.pop(window, ()):
-            times = self._seen.get(remote, {})
-            if name in times and self.windows.last_of(times[name]) <= window:
-                self._forget(remote, name)
 
     # Looking inside, and snapshots.
 
@@ -352,9 +338,9 @@ class TopkN(ObjectStore):
             "lost": [[window, *rank] for window, rank in self._lost.items()],
             "range": [[end, *both] for end, both in self._range.items()],
         }  # fmt: skip
-        seen = [(remote, name, time) for remote, times in self._seen.items() for name, time in times.items()]
-        tables["list"] = as_table(self.list)
-        tables["seen"] = pa.table({name: [row[i] for row in seen] for i, name in enumerate(("remote", "id", "time"))})
+        marks = ([getattr(one, name) for one in self.list] for name in ("start", "bound"))
+        tables["list"] = as_table(self.kept, *marks)
+        tables["seen"] = self._seen.as_table().select(["remote", "id", "time"])
         return meta, tables
 
     def load(self, state: State) -> None:
@@ -364,7 +350,8 @@ class TopkN(ObjectStore):
         self._doubtful_to, self.ignored = meta["doubtful_to"], meta["counts"][-1]
         self._lost = {window: tuple(rank) for window, *rank in meta["lost"]}
         self._range = {end: tuple(both) for end, *both in meta["range"]}
-        for row in tables["seen"].to_pylist():
-            self._see(row["remote"], row["id"], row["time"], self.windows.last_of(row["time"]))
+        remote, name, time = (tables["seen"][name].combine_chunks() for name in ("remote", "id", "time"))
+        lacking = np.full(len(time), np.nan)
+        self._seen = Objects.of_arrivals(Arrivals.of(name, lacking, time, remote=remote), lacking, self.windows)
         if self.current is not None:
-            self._lay_out(as_objects(tables["list"]))
+            self._lay_out([JoinedObject(**row) for row in tables["list"].to_pylist()])

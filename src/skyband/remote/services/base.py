@@ -7,11 +7,14 @@ is decided in one place, the gateway: a service makes one request and reports wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from skyband.errors import InputError, SkybandError
 
@@ -155,6 +158,54 @@ def ids_in(table: pa.Table) -> list[Id]:
     """Return the ids that `id_columns` put into a table."""
     numbers, texts = (table[name].to_pylist() for name in ("id", "text_id"))
     return [number if text is None else text for number, text in zip(numbers, texts, strict=True)]
+
+
+def id_array(ids: Any, kind: pa.DataType | None = None) -> pa.Array:
+    """Return ids as a column of text or int64; of a `kind`, those of the other one are NULL.
+
+    Examples
+    --------
+    >>> id_array([7, "seven"], pa.int64()).to_pylist()
+    [7, None]
+    """
+    if kind is None:
+        found = ids if isinstance(ids, pa.Array) else pa.array(ids if isinstance(ids, np.ndarray) else list(ids))
+        return found if found.type in (pa.int64(), pa.string(), pa.null()) else found.cast(_plain(found.type))
+    try:
+        return pa.array(ids, kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        text = pa.types.is_string(kind)
+        return pa.array([one if isinstance(one, str) == text else None for one in ids], kind)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return pa.int64() if pa.types.is_integer(kind) else pa.string()
+
+
+def joined_ids(parts: Sequence[pa.Array]) -> pa.Array:
+    """Return columns of ids behind each other; one without ids may not know what they are like."""
+    full = [part for part in parts if len(part)]
+    return pa.concat_arrays(full) if full else parts[0]
+
+
+def id_list(ids: pa.Array) -> list[Id]:
+    """Return a column of ids as plain Python values, which every service and every index understands."""
+    found: list[Id] = ids.to_numpy(zero_copy_only=False).tolist()
+    return found
+
+
+def find_ids(ids: pa.Array, among: pa.Array | Collection[Id]) -> npt.NDArray[np.int64]:
+    """Return where each id stands among others; -1 where it is not among them.
+
+    Examples
+    --------
+    >>> find_ids(pa.array(["ann", "eve"]), ["eve", "bob", 7]).tolist()
+    [-1, 0]
+    """
+    if not len(ids) or not len(among):
+        return np.full(len(ids), -1)
+    names = among if isinstance(among, pa.Array) else id_array(list(among), ids.type)
+    return np.asarray(pc.index_in(ids, value_set=names).fill_null(-1), np.int64)
 
 
 def matched(ids: Sequence[Id], pairs: Iterable[tuple[Any, Any]], *, complete: bool = False) -> dict[Any, Any]:

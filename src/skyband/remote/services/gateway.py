@@ -138,10 +138,10 @@ class Gateway:
                 values |= ticket.values
             return self._report(wanted, values, asking.traffic)
 
-    def known_missing(self, ids: Iterable[Id]) -> set[Id]:
+    def known_missing(self) -> list[Id]:
         """Return the ids that are remembered not to exist; they need not be asked for yet."""
         with self._changed:
-            return set(self._missing.known(ids, self._clock()))
+            return list(self._missing.left(self._clock()))
 
     def _tickets(self, ids: list[Id], asking: _Round, now: float) -> list[_Ticket]:
         """Put batches into the queue, and start threads for them."""
@@ -177,7 +177,7 @@ class Gateway:
     def _report(self, wanted: list[Id], values: dict[Id, float], traffic: Traffic) -> Fetched:
         failed = tuple(name for name in wanted if name not in values)
         traffic.failed = len(failed)
-        traffic.missing = sum(math.isnan(value) for value in values.values())
+        traffic.missing = sum(map(math.isnan, values.values()))
         late, self._late = self._late, {}
         traffic.late = len(late)
         self.traffic += traffic
@@ -416,7 +416,7 @@ class MissingIds:
 
     def known(self, ids: Iterable[Id], now: float) -> list[Id]:
         """Return those of some ids that are remembered not to exist."""
-        return [name for name in ids if self._until.get(name, -math.inf) > now]
+        return [name for name in ids if self._until.get(name, -math.inf) > now] if self._until else []
 
     def remember(self, ids: Iterable[Id], now: float) -> None:
         """Note ids that do not exist."""
@@ -438,6 +438,8 @@ class MissingIds:
 
 def _number(value: Any) -> float | None:
     """Return a value as a number, NaN for one that is missing; None where it is none."""
+    if type(value) is float:  # mostly
+        return None if math.isnan(value) else value
     if value is None:
         return math.nan
     if isinstance(value, bool) or not isinstance(value, Real | Decimal):
