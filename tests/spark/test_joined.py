@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import skyband as sb
 from skyband.errors import InputError, QueryError
 from skyband.remote.services import HttpJson, Limits
 from skyband.spark.control import Control
+from skyband.spark.reducers import partials as reducer
 from skyband.windows import NEVER
 from tests.remote.servers import Loopback, Reply, Request
 from tests.spark.streams import assert_same_answers, sorted_table, stream, write
@@ -106,6 +108,31 @@ def go(spark: Any, folder: Path, queries: Any, sink: Any, checkpoint: Path, serv
     )  # fmt: skip
     handle.awaitTermination()
     return handle
+
+
+@pytest.mark.parametrize(
+    ("grain", "often", "expected"), [(1, 1.0, []), (200, 1.0, [4, 4, 4]), (200, 0.0, [4, 2, 2])],
+    ids=["apart", "again", "sorted"],
+)  # fmt: skip
+def test_the_latest_events_are_those_of_the_core_however_many_tie(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grain: int, often: float, expected: list[int]
+) -> None:
+    """Events of an id at one time are told apart by their scores alone, whatever brings them back."""
+    monkeypatch.setattr(reducer, "_OFTEN", often)
+    queries = [
+        sb.Query("desc", k=5, score="x + value / 100", window=SLIDING, join=join()),
+        sb.Query("asc", k=5, score="x + value / 50", order="asc", window=SLIDING, join=join()),
+    ]
+    made = batches(5, count=3, n=400)
+    tables = [table.set_column(0, "t", pc.multiply(pc.divide(table["t"], grain), grain)) for table in made]
+    write(tmp_path / "in", tables)
+    here, there, sink = Changing(gaps=True), Changing(gaps=True), Tables()
+    wanted, _ = core(queries, tables, patient(here))
+    handle = go(spark, tmp_path / "in", queries, sink, tmp_path / "checkpoint", patient(there))
+    assert_same_answers(sink.table(), wanted)
+    assert there.asked == here.asked
+    scans = [entry["skyband"]["scans"] for entry in handle.recentProgress]
+    assert scans == expected or grain == 1
 
 
 @pytest.mark.parametrize("queries", [QUERIES, QUERIES[:1]], ids=["mixed", "one"])

@@ -9,6 +9,10 @@ What the replica knows is joined on the executors as far as it is final: *settle
 broadcast with every batch, and of their events only a row per pane comes back. Any other remote value may be refreshed
 before the window is answered, so it is looked up then, on the driver.
 
+Spark aggregates by hash only where what it keeps of a key has a fixed width; one struct or text, and it sorts. So the
+latest event is found by the greatest time. Where several events have it, and their scores differ, these keys are
+read once more, and sorted; where that is often so, all are sorted at once.
+
 Queries over the same windows with the same partials share one pass.
 """
 
@@ -42,7 +46,12 @@ if TYPE_CHECKING:
 TAKEN, REJECTED, OTHER, LATE, SETTLED, AHEAD, OUTSIDE = 0, 1, 2, 3, 4, 5, 6
 PERIODS = 366
 """So many periods of a calendar before and behind the ones that are known of are sent with a batch."""
-_KIND, _NEWEST, _LATEST, _SETTLED_ID = "kind", "newest", "latest", "settled"
+_KIND, _NEWEST, _LATEST, _SETTLED_ID, _TIED, _HASH = "kind", "newest", "latest", "settled", "tied", "hash"
+_KEY = "key "
+"""Columns that keys are compared with have this before their names."""
+_OFTEN = 0.05
+"""Where more of the keys are tied, all are sorted."""
+_LEAST_BITS = 8
 
 
 class PartialsReducer:
@@ -51,6 +60,7 @@ class PartialsReducer:
     def __init__(self, source: StreamColumns, schema: pa.Schema) -> None:
         self.source, self.schema = source, schema
         self.time = columns.event_time_sql(source, schema)
+        self._sorted: set[str] = set()  # queries whose events tie often
 
     def reduce(self, df: DataFrame, target: Monitor, progress: BatchProgress) -> None:
         """Take a batch into the queries of a monitor that join or aggregate."""
@@ -62,6 +72,8 @@ class PartialsReducer:
                 extent = pc.min(outside[FIRST]).as_py(), pc.max(outside[_NEWEST]).as_py()
                 table = self._collected(df, plan, progress, *extent)
             progress.candidate_rows += table.num_rows
+            if _TIED in table.column_names:
+                table = self._settled_ties(df, plan, progress, table)
             found = self._reduced(table, plan)
             ahead = table.filter(pc.equal(table[_KIND], AHEAD))
             progress.input_rows = int(pc.sum(table[ROWS]).as_py() or 0)
@@ -80,9 +92,39 @@ class PartialsReducer:
         with progress.phase("scan"):
             return columns.collected(frame)
 
+    def _settled_ties(
+        self, df: DataFrame, plan: PartialsPlan, progress: BatchProgress, table: pa.Table
+    ) -> pa.Table:  # fmt: skip
+        """Return the partials of a batch, with those whose latest events tie read once more."""
+        tied = pc.and_kleene(pc.equal(table[_KIND], TAKEN), table[_TIED])
+        keys, table = table.filter(tied), table.filter(pc.invert(tied)).drop_columns([_TIED])
+        if keys.num_rows == 0:
+            return table
+        if keys.num_rows > _OFTEN * (table.num_rows + keys.num_rows):
+            self._sorted.update(plan.queries)
+        with progress.phase("plan"):
+            frame = self._frame(df, plan, progress.not_after, NEVER, NEVER, keys)
+        progress.scans += 1
+        with progress.phase("scan"):
+            again = columns.collected(frame)
+        return pa.concat_tables([table, again.select(table.column_names).cast(table.schema)])
+
     # On the executors.
 
-    def _frame(self, df: DataFrame, plan: PartialsPlan, not_after: int | None, low: int, high: int) -> DataFrame:
+    def _hashed(self, plan: PartialsPlan) -> bool:
+        """Tell whether Spark can find the latest events by hash."""
+        if plan.on is not None or plan.outputs:
+            return False
+        if plan.decomposition.aggregates:
+            return True
+        tied = not self._sorted.isdisjoint(plan.queries)
+        return not tied and plan.periods is None and _bits(plan) >= _LEAST_BITS
+
+    def _frame(
+        self, df: DataFrame, plan: PartialsPlan, not_after: int | None, low: int, high: int,
+        only: pa.Table | None = None,
+    ) -> DataFrame:  # fmt: skip
+        """Return the partials of a batch; of some panes and ids `only`, those are sorted."""
         from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
         settled = plan.settled
@@ -96,11 +138,17 @@ class PartialsReducer:
             rows = rows.withColumn(_KIND, F.expr(f"CASE WHEN isnull({_SETTLED_ID}) THEN {_KIND} ELSE {SETTLED} END"))
         else:
             rows = rows.withColumn(REFRESHED, F.lit(None).cast("bigint"))
+        if only is not None:
+            names = [name for name in (PANE, ID, PART) if name in only.column_names]
+            wanted = df.sparkSession.createDataFrame(only.select(names).rename_columns([_KEY + name for name in names]))
+            same = [f"{name} <=> {quoted(_KEY + name)}" for name in names]
+            rows = rows.join(F.broadcast(wanted), F.expr(" AND ".join([f"{_KIND} = {TAKEN}", *same])), "left_semi")
         keys = {PANE: f"{_KIND} IN ({TAKEN}, {SETTLED})", ID: f"{_KIND} = {TAKEN}"}
         keys |= {PART: f"{_KIND} = {TAKEN}"} if plan.partition is not None else {}
         grouped = [F.expr(f"CASE WHEN {mine} THEN {name} END").alias(name) for name, mine in keys.items()]
         return rows.groupBy(F.col(_KIND), *grouped).agg(
-            self._latest(rows, plan), *(F.expr(text).alias(name) for name, text in self._sums(plan))
+            *(self._greatest(plan) if only is None and self._hashed(plan) else [self._latest(rows, plan)]),
+            *(F.expr(text).alias(name) for name, text in self._sums(plan)),
         )
 
     def _columns(self, plan: PartialsPlan, not_after: int | None, low: int, high: int) -> dict[str, str]:
@@ -119,6 +167,7 @@ class PartialsReducer:
         if not sides.aggregates:
             found[STREAM] = f"double({sides.part.spark_sql(schema)})"
             wanted.append(f"NOT coalesce(isnan({found[STREAM]}), true) AND isnotnull({found[STREAM]})")
+            found[_HASH] = f"xxhash64({found[STREAM]})"
         where = "true" if sides.where is None else f"coalesce({sides.where.spark_sql(schema)}, false)"
         pane, outside, late_before = _pane(plan, self.time), "", plan.late_before
         if plan.periods is not None:
@@ -146,6 +195,28 @@ class PartialsReducer:
         ]
         measures = enumerate(plan.measures.items())
         return [*found, *((name, one.spark(quoted(_argument(place)))) for place, (name, one) in measures)]
+
+    def _greatest(self, plan: PartialsPlan) -> list[Column]:
+        """Return the latest event of a pane and id by its time alone, and whether another one ties with it.
+
+        Events tie if their scores differ, and so the hashes of these: Spark's hash gives different numbers different
+        hashes. A key knows the largest and the smallest of each part of the hashes among its latest events.
+        """
+        from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+        time = F.max(F.col(TIME)).alias(TIME)
+        if plan.decomposition.aggregates:
+            return [F.struct(time).alias(_LATEST)]
+        bits, windows = _bits(plan), plan.windows
+        mask = (1 << bits) - 1
+        within = f"shiftleft(pmod({TIME} - {windows.phase}L, {windows.slide}L), {bits})"
+        parts = [f"(shiftrightunsigned({_HASH}, {low}) & {mask}L)" for low in range(0, 64, bits)]
+        tied = [
+            f"(max({within} | {part}) & {mask}L) + (max({within} | ({mask}L - {part})) & {mask}L) <> {mask}L"
+            for part in parts
+        ]
+        latest = F.struct(time, F.max_by(STREAM, TIME).alias(STREAM)).alias(_LATEST)
+        return [latest, F.expr(" OR ".join(tied)).alias(_TIED)]
 
     def _latest(self, rows: DataFrame, plan: PartialsPlan) -> Column:
         """Return the row of a pane and id that counts: the first in the order of `skyband.engine.partials`."""
@@ -231,3 +302,8 @@ def _pane(plan: PartialsPlan, time: str) -> str:
     within = f"pmod({since}, {windows.slide}L)"
     second = f" + CASE WHEN {within} >= {rest}L THEN 1L ELSE 0L END" if rest else ""
     return f"(({since} - {within}) div {windows.slide}L) * 2L{second}"
+
+
+def _bits(plan: PartialsPlan) -> int:
+    """Return how many bits are left of 62 beside a time within a slide."""
+    return 62 - plan.windows.slide.bit_length()
