@@ -10,12 +10,13 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from benchmarks import baselines
+from benchmarks import baselines, joined
 from benchmarks.core import duckdb_baseline, groups, polars_baseline
 from benchmarks.measure import Patience, Row, Timing, side_by_side
 from benchmarks.workloads import SCORES, events, many_queries, one_query, write_parquet
@@ -182,6 +183,19 @@ def by_group(scale: Scale) -> Iterator[Row]:
     yield from groups.experiment(scale.events // 2, scale.events // 100, scale.patience)
 
 
+def joins(scale: Scale) -> Iterator[Row]:
+    """A stream joined with a service, for few ids and for many, against the same by hand."""
+    rows, asked = scale.events // 20, [joined.query()]
+    for ids in (1_000, 100_000):
+        batches, service = [joined.events(rows, ids, number) for number in range(4)], joined.Service(ids)
+        named: dict[str, baselines.Way] = {
+            "skyband": partial(joined.skyband_here, service),
+            "by hand": partial(joined.by_hand_here, service),
+        }
+        yield from baselines.check(f"join, {ids:,} ids", named, batches, asked, 4 * rows)
+        yield from _compare("joins", "ids", ids, named, batches, asked, scale, "by hand", 4 * rows)
+
+
 setting = nullcontext  # it runs anywhere
 EXPERIMENTS: dict[str, Callable[[Scale], Iterator[Row]]] = {
     "pass": scores,
@@ -193,6 +207,7 @@ EXPERIMENTS: dict[str, Callable[[Scale], Iterator[Row]]] = {
     "peers": peers,
     "many": many,
     "groups": by_group,
+    "joins": joins,
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import joined
 from benchmarks.core import LONG_SPAN
 from benchmarks.core.groups import BY_EXPRESSION
 from benchmarks.core.targets import expected_kept, in_window, judge
@@ -222,6 +223,17 @@ every 60 where there are 100,000 groups, which have 160 million rows of answers 
 each pane and group first. *by an expression* groups by `g % n` instead of the column `g`, with the same groups.""",
         plot_groups,
         only("groups"),
+    ),
+    "joins": Section(
+        "Joins",
+        """\
+The best 100 ids of the last 600 seconds, every 60 seconds, by `score + followers`: the latest event of each id, joined
+with a service that knows the followers and answers at once; all ids of a window are asked for. Four batches with a
+twentieth of the events each. *by hand*: the latest event per pane and id in NumPy, all values from the same service,
+one sort.""",
+        joined.plot,
+        only("joins"),
+        listing("way", "median seconds", "repeats", "ratio"),
     ),
 }
 PAGE = Page("benchmarks.md", "Benchmarks", METHOD, RUN_IT, SECTIONS, CLOSING, judge)

@@ -21,6 +21,7 @@ import pyarrow as pa
 from benchmarks import BenchmarkError, baselines, machine
 from benchmarks.measure import Patience, Row, Timing, side_by_side
 from benchmarks.spark import spark_baselines
+from benchmarks.spark.joins import joins
 from benchmarks.spark.spark_baselines import Stream
 from benchmarks.workloads import events, many_queries, one_query, write_parquet
 from skyband.queries.query import Query
@@ -42,8 +43,9 @@ class Scale:
     """How much of everything.
 
     Events of the usual stream, its seconds of event time, and files; events for ways that take a thousand times as
-    long; numbers of queries and of groups; small micro-batches; runs whose phases are looked at; how often to repeat;
-    where Parquet files go (None: a temporary folder).
+    long; numbers of queries and of groups; small micro-batches; of joins, numbers of ids, events in a micro-batch, and
+    micro-batches; runs whose phases are looked at; how often to repeat; where Parquet files go (None: a temporary
+    folder).
     """
 
     events: int = 20_000_000
@@ -53,6 +55,9 @@ class Scale:
     queries: tuple[int, ...] = (100, 1000)
     groups: tuple[int, ...] = (10, 1000)
     batches: int = 1000
+    ids: tuple[int, ...] = (1_000, 100_000)
+    joined: int = 1_000_000
+    joined_batches: int = 6
     runs: int = 3
     patience: Patience = field(default=Patience(15.0, 1, 6))
     data: Path | None = None
@@ -61,7 +66,9 @@ class Scale:
     def of(cls, *, full: bool, smoke: bool, data: Path | None) -> Scale:
         """Return the scale that was asked for."""
         if smoke:
-            return cls(300_000, 403, 4, 4_000, (2, 5), (2, 10), 12, 1, Patience(0.0, 0), data)
+            return cls(
+                300_000, 403, 4, 4_000, (2, 5), (2, 10), 12, (10, 100), 3_000, 2, 1, Patience(0.0, 0), data
+            )  # fmt: skip
         return cls(100_000_000, files=100, patience=Patience(60.0, 3, 10), data=data) if full else cls(data=data)
 
 
@@ -253,6 +260,7 @@ EXPERIMENTS: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "phases": phases,
     "re-reads": re_reads,
     "topk": topk,
+    "joins": joins,
 }
 
 

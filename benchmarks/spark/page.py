@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks import joined
 from benchmarks.measure import Row
 from benchmarks.plots import LIMIT, OTHERS, OURS, bars, figure, limit, speeds
 from benchmarks.report import Page, Section, listing, only
@@ -208,6 +209,18 @@ the first point of the second half to the last. This runs before everything else
 windows with `row_number()` over each. Here all windows with events are answered.""",
         plot_scan,
         only("topk"),
+    ),
+    "spark-joins": Section(
+        "Joins",
+        """\
+The best 100 ids of the last 600 seconds, every 60 seconds, by `score + followers`: the latest event of each id, joined
+with a service that knows the followers and answers at once. There is no budget: all ids of a window are asked for.
+A micro-batch has 1,000,000 events over 100 seconds of event time. *by hand*: `foreachBatch` with
+`groupBy(pane, id).agg(max(time), max_by(score, time))`, merged on the driver in NumPy, all values from the same
+service, one sort; nothing is kept for a restart. Phases are those of all micro-batches but the first.""",
+        joined.plot,
+        only("joins"),
+        listing("way", "median seconds", "repeats", "ratio"),
     ),
 }
 PAGE = Page("benchmarks-spark.md", "Benchmarks: Spark", METHOD, RUN_IT, SECTIONS, CLOSING, judge)

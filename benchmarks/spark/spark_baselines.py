@@ -96,9 +96,9 @@ def skyband_kept(stream: Stream, queries: Sequence[Query]) -> Job:
     """Do the same, and return the answers."""
 
     def job() -> Tables:
-        kept = _Kept()
+        kept = Kept()
         answer(stream, queries, kept)
-        return {query.name: _numbered(kept.of(query), query) for query in queries}
+        return {query.name: numbered(kept.of(query), query) for query in queries}
 
     return job
 
@@ -114,7 +114,7 @@ def answer(stream: Stream, queries: Sequence[Query], sink: object, checkpoint: s
 
 
 @dataclass
-class _Kept:
+class Kept:
     """A sink that keeps the answers of all batches."""
 
     tables: dict[int, pa.Table] = field(default_factory=dict)
@@ -151,7 +151,7 @@ def kept(plan: Plan) -> Way:
             parts: list[pa.Table] = []
             rows = plan(stream.read(), query)
             stream.drain(rows.writeStream.foreachBatch(lambda batch, _: parts.append(batch.toArrow())))
-            return {query.name: _numbered(pa.concat_tables(parts), query)}
+            return {query.name: numbered(pa.concat_tables(parts), query)}
 
         return job
 
@@ -173,12 +173,12 @@ def batch_kept(plan: Plan) -> Way:
 
     def way(stream: Stream, queries: Sequence[Query]) -> Job:
         (query,) = queries
-        return lambda: {query.name: _numbered(plan(stream.whole(), query).toArrow(), query)}
+        return lambda: {query.name: numbered(plan(stream.whole(), query).toArrow(), query)}
 
     return way
 
 
-def _numbered(rows: pa.Table, query: Query) -> pa.Table:
+def numbered(rows: pa.Table, query: Query) -> pa.Table:
     """Return rows with the number of their window in place of its start."""
     start = rows["start"].combine_chunks().cast(pa.int64()).to_numpy()
     return pa.table({"window": start // query.window.slide, "id": rows["id"], "score": rows["score"]})

@@ -10,13 +10,13 @@ from benchmarks.targets import Target, of
 SCAN, WINDOW, HAND, TREND = 0.9, 50.0, 2.0, 0.3
 QUERIES = (1.3, 2.0)
 RE_READS, GROWTH = 1.0, 5.0  # per cent
-OWN = 0.4  # seconds
+OWN, JOIN = 0.4, 3.0  # seconds
 
 
 def judge(rows: Sequence[Row]) -> list[Target]:
     """Return all targets that the rows tell about."""
     parts: tuple[Callable[[Sequence[Row]], Iterable[Target]], ...] = (
-        _scan, _warm, _scores, _queries, _own, _re_reads, _memory,
+        _scan, _warm, _scores, _queries, _own, _re_reads, _memory, _joins,
     )  # fmt: skip
     return [target for part in parts for target in part(rows)]
 
@@ -62,6 +62,12 @@ def _re_reads(rows: Sequence[Row]) -> Iterable[Target]:
     for row in of(rows, "re-reads", "read again", "uniform"):
         share = 100 * (row.ratio or 0.0)
         yield Target("random order: per cent of guessed panes that had to be read again", share, RE_READS)
+
+
+def _joins(rows: Sequence[Row]) -> Iterable[Target]:
+    for row in of(rows, "joins", "skyband: micro-batch"):
+        text = f"joined with a service, {int(row.value):,} ids: seconds of a micro-batch of {row.rows:,} events"
+        yield Target(text, row.seconds_median, JOIN)
 
 
 def growth(rows: Sequence[Row]) -> float:
