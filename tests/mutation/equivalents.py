@@ -64,10 +64,6 @@ EQUIVALENT: dict[str, dict[str, list[str]]] = {
             "Staircase.sealed: panes.base if self.sealed_to == NEVER else int(panes.number(np.int64(self.sealed_to)))"
             " -> (int(panes.number(np.int64(self.sealed_to))))",
         ],
-        "no threshold is known: costs time only": ["Staircase._kth: self.k - 1 -> (self.k + 1)"],
-        "sorts what is sorted: costs time only": [
-            "Staircase._set_open: pane[1:] < pane[:-1] -> (pane[1:] <= pane[:-1])",
-        ],
         "each place is there once": ["Staircase.check: np.diff(order) > 0 -> (np.diff(order) >= 0)"],
         "of open panes the band has nothing": [
             "Staircase._count_anew: self.sealed - base - 1 -> (self.sealed - base + 1)",
@@ -123,18 +119,9 @@ EQUIVALENT: dict[str, dict[str, list[str]]] = {
             "_thresholds: pane >= 0 -> (pane > 0)",
         ],
         "in other pieces, or by other threads: costs time only": [
-            "candidates: PARTITIONED_ROWS if columns.partitions > 1 else max(len(columns.merit), 1)"
-            " -> (max(len(columns.merit), 1))",
-            "candidates: PARTITIONED_ROWS if columns.partitions > 1 else max(len(columns.merit), 1)"
-            " -> (PARTITIONED_ROWS)",
             "candidates: columns.partitions > 1 -> (columns.partitions >= 1)",
-            "_filter: THREADS if n >= PARALLEL_ROWS and columns.partitions == 1 else 1 -> (1)",
-            "_filter: THREADS if n >= PARALLEL_ROWS and columns.partitions == 1 else 1 -> (THREADS)",
-            "_filter: n >= PARALLEL_ROWS and columns.partitions == 1"
-            " -> (n >= PARALLEL_ROWS or columns.partitions == 1)",
             "_filter: n >= PARALLEL_ROWS -> (n > PARALLEL_ROWS)",
             "_filter: columns.partitions == 1 -> (columns.partitions != 1)",
-            "_look: position[[0, len(position) // 2, -1]] if columns.partitions == 1 else position -> (position)",
         ],
         "more or less room: costs memory or time for a while": [
             "_thresholds: high - low -> (high + low)",
