@@ -14,7 +14,7 @@ import numpy as np
 
 from skyband.errors import TooManyWindows
 from skyband.order import BoolArray, FloatArray, IntArray
-from skyband.windows import MOST_DUE, NEVER, Layout, Schedule, layout, progressions
+from skyband.windows import ALWAYS, MOST_DUE, NEVER, Layout, Schedule, layout, progressions
 
 UNTOUCHED = 2**62
 """Depth of a pane of which nothing was ever dropped."""
@@ -24,7 +24,7 @@ MOST_EDGES = 4 * MOST_DUE
 """Starts and ends of windows that may be listed at once; more are a mistake in the unit of time."""
 AT_ONCE = 1 << 16
 """Windows that are looked at together."""
-_COLUMNS = ("cuts", "depth", "best_dropped", "cut_after_loss")
+_COLUMNS = ("cuts", "depth", "best_dropped", "cut_after_loss", "starts", "dominated_from")
 
 
 class Panes:
@@ -41,6 +41,11 @@ class Panes:
         Per pane: no dropped event has a larger merit; minus infinity where none was dropped.
     cut_after_loss
         Per cut: whether it goes through a pane that had lost events before.
+    starts
+        Per cut: whether windows start there; at the others they only end. Every window that holds an event of a pane
+        holds, of the panes before, all back to the last such cut.
+    dominated_from
+        Per pane: no event that dominates a dropped one lies before.
     """
 
     def __init__(self, schedules: Sequence[Schedule] = ()) -> None:
@@ -51,6 +56,8 @@ class Panes:
         self.depth = np.empty(0, np.int64)
         self.best_dropped = np.empty(0)
         self.cut_after_loss = np.empty(0, bool)
+        self.starts = np.empty(0, bool)
+        self.dominated_from = np.empty(0, np.int64)
         self.forgot = False
 
     def __len__(self) -> int:
@@ -66,6 +73,8 @@ class Panes:
             return
         before, after = self._beyond(low, high)
         self.cuts = np.concatenate([before, self.cuts, after])
+        self.starts = np.concatenate([self._are_starts(before), self.starts, self._are_starts(after)])
+        self.dominated_from = np.concatenate([before, self.dominated_from, after])
         self.base -= len(before)
         added = len(before), len(after)
         depth, lost = (0, np.inf) if self.forgot else (UNTOUCHED, -np.inf)
@@ -97,6 +106,7 @@ class Panes:
         before = set(zip(self._rest.tolist(), self._slide.tolist(), strict=True))
         self._schedules, (self._rest, self._slide) = schedules, _residues(schedules)
         added = set(zip(self._rest.tolist(), self._slide.tolist(), strict=True)) - before
+        self.starts |= self._are_starts(self.cuts)
         if len(self.cuts) == 0 or not (added or grew):  # the cuts of queries that went may stay
             return False
         first, last = int(self.cuts[0]) + 1, int(self.cuts[-1]) - 1
@@ -112,8 +122,29 @@ class Panes:
         self.cut_after_loss = np.insert(self.cut_after_loss, place, self.depth[place - 1] != UNTOUCHED)
         self.depth = np.insert(self.depth, place, self.depth[place - 1])
         self.best_dropped = np.insert(self.best_dropped, place, self.best_dropped[place - 1])
+        carried = self.dominated_from < self.cuts
+        dominated_from = np.where(carried[place - 1], self.dominated_from[place - 1], new)
+        self.dominated_from = np.insert(self.dominated_from, place, dominated_from)
+        self.starts = np.insert(self.starts, place, self._are_starts(new))
         self.cuts = np.insert(self.cuts, place, new)
         return len(new) > 0
+
+    @property
+    def carry(self) -> bool:
+        """Whether there are cuts at which windows only end."""
+        return not (self._grow or self.starts[:-1].all())
+
+    def starts_between(self, low: int, high: int) -> IntArray:
+        """Return where windows start from `low` to `high`, known cuts and others."""
+        known = self.cuts[self.starts]
+        known = known[(known >= low) & (known <= high)]
+        return np.union1d(known, _terms(*_starts(self._schedules), low, high))
+
+    def _are_starts(self, cuts: IntArray) -> BoolArray:
+        """Tell at which cuts windows start; where windows grow, no cut is known to be none."""
+        if len(cuts) == 0 or self._grow:
+            return np.ones(len(cuts), bool)
+        return np.isin(cuts, _terms(*_starts(self._schedules), int(cuts[0]), int(cuts[-1])))
 
     @property
     def _grow(self) -> bool:
@@ -140,7 +171,8 @@ class Panes:
         begins = np.flatnonzero(keep)
         self.depth = np.minimum.reduceat(self.depth, begins)
         self.best_dropped = np.maximum.reduceat(self.best_dropped, begins)
-        self.cuts, self.cut_after_loss = self.cuts[keep], self.cut_after_loss[keep]
+        self.dominated_from = np.minimum.reduceat(self.dominated_from, begins)
+        self.cuts, self.cut_after_loss, self.starts = self.cuts[keep], self.cut_after_loss[keep], self.starts[keep]
         return True
 
     def record_loss(self, panes: IntArray, depth: int, best: FloatArray | float) -> None:
@@ -148,12 +180,23 @@ class Panes:
         np.minimum.at(self.depth, panes - self.base, depth)
         np.maximum.at(self.best_dropped, panes - self.base, best)
 
+    def first_from(self, panes: IntArray) -> IntArray:
+        """Return the last pane up to each where windows start; the first one of all where there is none."""
+        begins = np.maximum.accumulate(np.where(self.starts, np.arange(len(self.cuts)), 0))
+        return begins[panes - self.base] + self.base
+
+    def record_carried(self, panes: IntArray) -> None:
+        """Record that events of panes were dropped for others of the panes before, back to a start of windows."""
+        begin = self.cuts[self.first_from(panes) - self.base]
+        np.minimum.at(self.dominated_from, panes - self.base, begin)
+
     def restore(self, low: int, high: int, depth: int) -> None:
         """Record that all events of ``[low, high)`` arrive again; others were dropped by `depth`."""
         self.cover(low, high - 1)
         starts, ends = self.cuts[:-1], self.cuts[1:]
         whole, part = (starts >= low) & (ends <= high), (starts < high) & (ends > high)
         self.depth[:-1][whole], self.best_dropped[:-1][whole] = UNTOUCHED, -np.inf
+        self.dominated_from[:-1][whole] = starts[whole]
         part &= self.depth[:-1] != UNTOUCHED  # a pane that has lost nothing gets back all that it had
         self.depth[:-1][part] = depth
         self.cut_after_loss[(self.cuts >= low) & (self.cuts < high)] = False
@@ -184,11 +227,14 @@ class Panes:
             )
             raise TooManyWindows(msg)
         least = np.minimum.accumulate(self.depth[::-1])[::-1]
+        dominated_from = np.append(np.minimum.accumulate(self.dominated_from[::-1])[::-1], ALWAYS)
         for begin in range(0, windows, AT_ONCE):
             ends = newest - slide * np.arange(begin, min(begin + AT_ONCE, windows))
             starts = schedule.start_of(ends)
             depth = least[np.maximum(np.searchsorted(self.cuts, starts, side="right") - 1, 0)]
             exact = self._are_whole(starts, frontier) & self._are_whole(ends, frontier)
+            # Of what was dropped behind the start, what dominates it must lie behind the start too.
+            exact &= dominated_from[np.searchsorted(self.cuts, starts)] >= starts
             exact &= (depth >= schedule.k) & ((starts >= first) | (not self.forgot))
             exact |= (ends <= schedule.closed_to) & schedule.grows
             if not exact.all():
@@ -256,13 +302,23 @@ def _terms(rest: IntArray, slide: IntArray, first: IntArray | int, last: int) ->
 
 def _residues(schedules: Sequence[Schedule]) -> tuple[IntArray, IntArray]:
     """Return where windows start and end as residue classes: places that are `rest` modulo `slide`."""
+    return _classes(schedules, [0, 1])
+
+
+def _starts(schedules: Sequence[Schedule]) -> tuple[IntArray, IntArray]:
+    """Return where windows start, as `_residues` does."""
+    return _classes(schedules, [0])
+
+
+def _classes(schedules: Sequence[Schedule], sizes: Sequence[int]) -> tuple[IntArray, IntArray]:
+    """Return the residue classes of places that are so many sizes behind the starts of windows."""
     if not schedules:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     columns = layout(schedules)
-    phase, slide = columns.phase, columns.slide
-    pairs = zip((phase % slide).tolist(), slide.tolist(), strict=True)  # windows that grow start where others end
-    ends = zip(((phase + columns.size) % slide).tolist(), slide.tolist(), strict=True)
-    rest, slide = np.array(sorted({*pairs, *ends}), np.int64).T.copy()
+    phase, slide = columns.phase, columns.slide  # windows that grow start where others end
+    rests = [(phase + n * columns.size) % slide for n in sizes]
+    pairs = {pair for rest in rests for pair in zip(rest.tolist(), slide.tolist(), strict=True)}
+    rest, slide = np.array(sorted(pairs), np.int64).T.copy()
     return rest, slide
 
 

@@ -18,10 +18,11 @@ import numpy.typing as npt
 from skyband.algorithms.base import BatchCounts, Columns, sift
 from skyband.algorithms.staircase import heap_kernels
 from skyband.algorithms.staircase import scan_kernels as kernel
+from skyband.algorithms.staircase.carry_kernels import carry_thresholds
 from skyband.algorithms.staircase.panes import Panes
 from skyband.algorithms.staircase.scan_kernels import keep_latest
 from skyband.compiled import PARALLEL_ROWS, THREADS, in_threads, split
-from skyband.order import FloatArray, IntArray, fingerprints
+from skyband.order import BoolArray, FloatArray, IntArray, fingerprints
 from skyband.windows import ALWAYS, NEVER
 
 PARTITIONED_ROWS = 1 << 18  # where ids count once, or there are too many panes and partitions to look at all at once
@@ -29,18 +30,26 @@ LATEST_ROWS = 1 << 17  # so that the hash table stays in the cache
 POOL_BYTES = 1 << 26
 TIED_ROWS = 1 << 14  # so many rows that tie with the worst of their heaps are set aside
 MOST_THRESHOLDS = 1 << 22
-_NOTHING = np.empty(0, np.int64)
+_NOTHING, _NO_FLAGS = np.empty(0, np.int64), np.empty(0, bool)
 
 Kth = tuple[IntArray, IntArray, FloatArray, IntArray]
 """Pane numbers, partitions, merits and times of the K-th best events of the panes that have so many."""
 KthOf = Callable[[int, int], Kth]
 """Returns those of the panes from one number on and before another."""
+Begins = Callable[[int, int], BoolArray]
+"""Tells which panes, between two places, begin without the threshold of the one before; empty: all of them."""
 Thresholds = tuple[FloatArray, IntArray, IntArray]
 Pool = tuple[FloatArray, IntArray, IntArray, IntArray, IntArray]
 Heaps = tuple[FloatArray, npt.NDArray[np.int32], IntArray, IntArray]
 
 
-def candidates(columns: Columns, counts: BatchCounts, panes: Panes, k: int, kth: KthOf) -> Iterator[IntArray]:
+def _all(low: int, high: int) -> BoolArray:  # noqa: ARG001 - as `Begins`
+    return _NO_FLAGS
+
+
+def candidates(
+    columns: Columns, counts: BatchCounts, panes: Panes, k: int, kth: KthOf, begins: Begins = _all
+) -> Iterator[IntArray]:
     """Yield the rows that may be among the best `k` of their panes (of each partition), in pieces.
 
     Panes are added as far as the batch reaches, and its rejected and late rows are counted. `kth` returns the K-th best
@@ -57,16 +66,20 @@ def candidates(columns: Columns, counts: BatchCounts, panes: Panes, k: int, kth:
             at_once = PARTITIONED_ROWS
     for start in range(0, n, at_once):
         rows = columns[start : start + at_once]
-        yield from _filter(rows, look if at_once == n else _look(rows), counts, panes, k, kth, start)
+        yield from _filter(rows, look if at_once == n else _look(rows), counts, panes, k, (kth, begins), start)
 
 
-def is_sparse(columns: Columns, panes: Panes, k: int) -> bool:
-    """Tell whether panes have so few events of a batch that hardly any can be dropped; covers the batch."""
+def is_sparse(columns: Columns, panes: Panes, k: int, carries: bool = False) -> bool:
+    """Tell whether panes have so few events of a batch that hardly any can be dropped; covers the batch.
+
+    Where thresholds are carried on, what counts is where windows start.
+    """
     if len(columns.merit) == 0 or columns.partitions > 1:  # of partitions, a few may have most of the events
         return False
     low, high = _look(columns)
     panes.cover(low, high)
-    count = int(np.diff(panes.number(np.array([low, high])))[0]) + 1
+    first, last = panes.number(np.array([low, high])) - panes.base
+    count = 1 + (int(panes.starts[first + 1 : last + 1].sum()) if carries else int(last - first))
     return len(columns.merit) < count * k
 
 
@@ -116,7 +129,13 @@ def with_ties(pieces: Iterator[IntArray], columns: Columns, counts: BatchCounts,
 
 
 def _filter(
-    columns: Columns, look: tuple[int, int], counts: BatchCounts, panes: Panes, k: int, kth: KthOf, offset: int
+    columns: Columns,
+    look: tuple[int, int],
+    counts: BatchCounts,
+    panes: Panes,
+    k: int,
+    known: tuple[KthOf, Begins],
+    offset: int,
 ) -> Iterator[IntArray]:
     n = len(columns.merit)
     panes.cover(*look)
@@ -129,8 +148,9 @@ def _filter(
             for part in todo:
                 yield from pass_all(columns[part.row : part.stop], counts, panes, part.row + offset)
             break
-        cuts, known = panes.cuts[low : high + 1], kth(low + panes.base, high + panes.base)
-        jobs = [(part, cuts, _thresholds(panes, low, high, columns.partitions, known), k) for part in todo]
+        lying = panes.cuts[low : high + 1], known[1](low, high)
+        kth = known[0](low + panes.base, high + panes.base)
+        jobs = [(part, lying, _thresholds(panes, low, high, columns.partitions, kth, lying[1]), k) for part in todo]
         in_threads(_Part.scan, jobs)
         for part in todo:
             rows, part.rows = np.concatenate(part.rows), []
@@ -161,7 +181,7 @@ def _span(columns: Columns, panes: Panes, look: tuple[int, int]) -> tuple[int, i
     return int(low) - 1, int(high)
 
 
-def _thresholds(panes: Panes, low: int, high: int, partitions: int, kth: Kth) -> Thresholds:
+def _thresholds(panes: Panes, low: int, high: int, partitions: int, kth: Kth, begins: BoolArray) -> Thresholds:
     """Lay out the thresholds of the panes from `low` to `high`, pane by pane and partition by partition."""
     size = (high - low) * partitions
     threshold, threshold_time = np.full(size, -np.inf), np.full(size, -(2**63), np.int64)
@@ -169,6 +189,7 @@ def _thresholds(panes: Panes, low: int, high: int, partitions: int, kth: Kth) ->
     inside = (pane >= 0) & (pane < high - low)
     slot = pane[inside] * partitions + kth[1][inside]
     threshold[slot], threshold_time[slot] = kth[2][inside], kth[3][inside]
+    carry_thresholds(threshold, threshold_time, begins)
     return threshold, threshold_time, np.full(size, -1, np.int64)
 
 
@@ -196,27 +217,29 @@ class _Part:
         self.seen = np.array([0, 0, 0, ALWAYS, NEVER, 0, 0], np.int64)
         self.rows: list[IntArray] = []
 
-    def scan(self, cuts: IntArray, thresholds: Thresholds, k: int) -> None:
+    def scan(self, lying: tuple[IntArray, BoolArray], thresholds: Thresholds, k: int) -> None:
         """Go on until the end, or until a position lies outside the cuts."""
         if self.columns.partitions > 1 and self.columns.ident is None:
-            self._fill_heaps(cuts, thresholds, k)
+            self._fill_heaps(lying[0], thresholds, k)
             return
         # A guess that aims at four deviations more than K events is rarely too high, and lets few too many in.
         simple = self.columns.partitions == 1 and self.columns.ident is None
         target = k + 4 * isqrt(k) + 8 if simple else 0
         known = thresholds[0].copy()
         begun = np.full(len(thresholds[0]), kernel.NO_GUESS)
-        self._process(cuts, thresholds, k, begun, target)
+        self._process(lying, thresholds, k, begun, target)
         failed = begun <= kernel.FAILED
         if failed.any():  # their guess was too high: scan their rows again, with thresholds that no other pane reaches
             start = int((kernel.FAILED - begun[failed]).min())
             again = _Part(self.columns, start, self.row, BatchCounts(*self.limits.tolist()))
             threshold, threshold_time = np.where(failed, known, np.inf), np.where(failed, thresholds[1], 2**63 - 1)
             none = np.full(len(failed), -1, np.int64)
-            again._process(cuts, (threshold, threshold_time, none), k, np.full_like(none, kernel.NO_GUESS), 0)
+            again._process(lying, (threshold, threshold_time, none), k, np.full_like(none, kernel.NO_GUESS), 0)
             self.rows += again.rows
 
-    def _process(self, cuts: IntArray, thresholds: Thresholds, k: int, begun: IntArray, target: int) -> None:
+    def _process(
+        self, lying: tuple[IntArray, BoolArray], thresholds: Thresholds, k: int, begun: IntArray, target: int
+    ) -> None:
         c = self.columns
         part, ident = (_NOTHING if column is None else column for column in (c.part, c.ident))
         arrays, pool = (c.merit, c.time, c.position, part, ident), _pool(len(thresholds[0]), k)
@@ -224,8 +247,8 @@ class _Part:
         status = kernel.FULL
         while status == kernel.FULL:
             status, self.row = kernel.scan(
-                arrays, self.row, self.stop, (cuts, c.partitions), thresholds, pool, guesses, self.limits, k, self.seen,
-                self.late,
+                arrays, self.row, self.stop, (*lying, c.partitions), thresholds, pool, guesses, self.limits, k,
+                self.seen, self.late,
             )  # fmt: skip
             self.rows.append(kernel.drain(pool, thresholds, begun, ident, self.seen[kernel.IN_USE], k))
             self.seen[kernel.IN_USE] = 0

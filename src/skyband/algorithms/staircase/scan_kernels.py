@@ -150,7 +150,8 @@ def scan(
     at, stop
         Which rows.
     panes
-        cuts, and the number of partitions.
+        cuts; per pane whether it begins without the threshold of the one before (empty: all do); the number of
+        partitions.
     thresholds
         Per slot pane: merit and time of its K-th best so far, and its buffer's number (-1: none yet).
     pool
@@ -174,7 +175,7 @@ def scan(
     DONE, or FULL (no room for a row) or OUTSIDE (a position beyond the cuts), and the row to go on from.
     """
     merit, time, position, part, ident = columns
-    cuts, partitions = panes
+    cuts, begins, partitions = panes
     threshold, threshold_time, buffer_of = thresholds
     pool_merit, pool_time, pool_row, filled, owner = pool
     guess, last, begun = guesses
@@ -231,7 +232,12 @@ def scan(
                 buffer = seen[IN_USE]
                 buffer_of[slot], owner[buffer], filled[buffer] = buffer, slot, 0
                 seen[IN_USE] += 1
-                if last[1] > 0:
+                if begins.size and not begins[slot]:
+                    if carry_on(pool, thresholds, begins, buffer, slot, k) and (
+                        value < threshold[slot] or (value == threshold[slot] and time[i] < threshold_time[slot])
+                    ):
+                        continue
+                elif last[1] > 0:
                     learn(pool, begun, guess, last, k)
                     last[0] = buffer
                     if threshold[slot] < guess[0] and begun[slot] == NO_GUESS:
@@ -275,6 +281,35 @@ def look_ahead(
                 threshold[pane], threshold_time[pane] = worst, worst_time
             return at - k
     return row + 4 * BLOCK
+
+
+@jit
+def carry_on(pool: Any, thresholds: Any, begins: Any, buffer: Any, slot: Any, k: Any) -> Any:
+    """Let a new buffer begin with the best of the panes before, which count here too, and are no rows here.
+
+    Returns whether that may have raised the pane's threshold.
+    """
+    merit, time, row, filled, _owner = pool
+    threshold, threshold_time, buffer_of = thresholds
+    before = slot - 1
+    while buffer_of[before] < 0 and not begins[before]:
+        before -= 1
+    other = buffer_of[before]
+    if other < 0:
+        return False
+    if filled[other] > k:
+        filled[other], _, _ = keep_best(merit[other], time[other], row[other], filled[other], k)
+    count = min(filled[other], k)
+    merit[buffer, :count], time[buffer, :count], row[buffer, :count] = merit[other, :count], time[other, :count], -1
+    filled[buffer] = count
+    if count == k:
+        low, low_time = merit[buffer, :count].min(), np.int64(2**63 - 1)
+        for entry in range(count):
+            if merit[buffer, entry] == low:
+                low_time = min(low_time, time[buffer, entry])
+        if low > threshold[slot] or (low == threshold[slot] and low_time > threshold_time[slot]):
+            threshold[slot], threshold_time[slot] = low, low_time
+    return count == k
 
 
 @jit
@@ -360,7 +395,8 @@ def drain(pool: Any, thresholds: Any, begun: Any, ident: Any, used: Any, k: Any)
         slot = owner[buffer]
         for entry in range(filled[buffer]):
             m, t = merit[buffer, entry], time[buffer, entry]
-            if not (m < threshold[slot] or (m == threshold[slot] and t < threshold_time[slot])):
+            worse = m < threshold[slot] or (m == threshold[slot] and t < threshold_time[slot])
+            if row[buffer, entry] >= 0 and not worse:
                 rows[total] = row[buffer, entry]
                 total += 1
         buffer_of[slot] = -1

@@ -10,8 +10,9 @@ linear merge; an answer one walk over the kept events. ``distinct="best"`` costs
 merge. ``distinct="latest"`` must keep the latest event of *every* id of the longest window, however bad: a
 better id may fall at any time and make room. It costs one look-up per event and O(ids) per sealed pane.
 
-Invariant: each open pane holds its best K events, or all of them; the sealed panes hold every event that a
-coming window can answer with.
+Invariant: each open pane holds its best K events, or all of them, but for those that K better ones dominate in the
+panes before it, back to the last start of a window: every window over the pane holds these too. The sealed panes hold
+every event that a coming window can answer with.
 
 Examples
 --------
@@ -47,6 +48,7 @@ import numpy.typing as npt
 from skyband.algorithms.base import NO_SLOTS, Algorithm, Arriving, BatchCounts, Selection, columns_of, one_per_id
 from skyband.algorithms.staircase import partition_kernels, prefilter
 from skyband.algorithms.staircase import seal_kernels as kernel
+from skyband.algorithms.staircase.carry_kernels import Carried, carry
 from skyband.algorithms.staircase.panes import ANY_K, Panes, pane_widths
 from skyband.algorithms.staircase.seal_kernels import ALL, BEST, LATEST
 from skyband.compiled import THREADS, in_threads, split
@@ -59,7 +61,9 @@ from skyband.windows import NEVER, DueWindows, Layout, Schedule, format_extent, 
 MODES = {None: ALL, "best": BEST, "latest": LATEST}
 MOST_PICKS = 1 << 23
 PARALLEL_SLOTS = 1 << 15
-_NO_NUMBERS = np.empty(0, np.int64)
+NO_FLOOR = (-np.inf, -(2**63))
+"""Merit and time that every event reaches."""
+_NO_NUMBERS, _NO_FLAGS = np.empty(0, np.int64), np.empty(0, bool)
 
 
 class Staircase(Algorithm):
@@ -77,11 +81,15 @@ class Staircase(Algorithm):
         self.band = (NO_SLOTS, _NO_NUMBERS, _NO_NUMBERS)  # sealed events: slot, pane, dominated; as the kernels sort
         self.open = NO_SLOTS  # open events: pane by pane, partition by partition, best first
         self.open_pane = _NO_NUMBERS
+        self.floor = NO_FLOOR  # what K sealed events reach that are in every window over the first open pane
+        self.uncarried_to = NEVER  # no threshold is carried on before
 
     def plan(self, schedules: Sequence[Schedule]) -> None:
         """Serve these queries from now on; panes are cut where their windows start and end."""
         super().plan(schedules)
         before, self.k = self.k, max(s.k for s in schedules)
+        if self.k > before:
+            self.floor = NO_FLOOR
         cut = self.panes.refine(schedules)
         if cut:
             self.open_pane = self.panes.number(self.store.position[self.open])
@@ -121,16 +129,50 @@ class Staircase(Algorithm):
         columns = arriving.columns
         if self.mode == LATEST:
             pieces = prefilter.latest(columns, counts, self.panes)
-        elif prefilter.is_sparse(columns, self.panes, self.k):
+        elif prefilter.is_sparse(columns, self.panes, self.k, self._carries):
             pieces = prefilter.pass_all(columns, counts, self.panes)
         else:
-            pieces = prefilter.candidates(columns, counts, self.panes, self.k, self._kth)
+            pieces = prefilter.candidates(columns, counts, self.panes, self.k, self._kth, self._begins)
         if columns.carried:
             pieces = prefilter.with_ties(pieces, columns, counts, self.panes)
         for rows in pieces:  # the next piece is found by the thresholds that this one raises
             self._insert(arriving.keep(rows))
+        if self._carries:
+            self._drop_carried(counts.newest)
+
+    @property
+    def _carries(self) -> bool:
+        """Whether thresholds are carried on over cuts at which windows only end."""
+        return self.mode == ALL and not self.store.partitioned and self.panes.carry
+
+    def _begins(self, low: int, high: int) -> BoolArray:
+        """Tell which panes, by their places, begin without a threshold of the one before; empty: all of them."""
+        if not self._carries:
+            return _NO_FLAGS
+        begins = self.panes.starts[low:high].copy()
+        begins[: max(self._place(max(self.sealed_to, self.uncarried_to)) + 1 - low, 0)] = True
+        return begins
+
+    def _place(self, position: int) -> int:
+        """Return the place of the pane that a position lies in, the first for one before all panes."""
+        return max(int(self.panes.number(np.int64(position))) - self.panes.base, 0)
+
+    def _carry(self, slots: SlotArray, place: IntArray, edges: IntArray) -> Carried:
+        """Carry thresholds on through the intervals between edges, whose events are given in order, best first."""
+        starts = self.panes.starts_between(int(edges[0]), int(edges[-1]))
+        begin, end = np.searchsorted(starts, edges[:-1], side="right"), np.searchsorted(starts, edges[1:])
+        follows = np.append(False, begin[:-1] == end[1:])
+        floored = (end == np.searchsorted(starts, edges[0])) & (edges[0] == self.sealed_to)
+        ends = np.searchsorted(place, np.arange(len(edges) - 1), side="right")
+        store = self.store
+        return Carried(*carry(store.merit[slots], store.time[slots], ends, follows, floored, self.floor, self.k))
 
     def _kth(self, low: int, high: int) -> prefilter.Kth:
+        if self._carries:
+            first = self._place(self.sealed_to)
+            found = self._carry(self.open, self.open_pane - self.panes.base - first, self.panes.cuts[first:])
+            known = np.flatnonzero(found.known)
+            return known + self.panes.base + first, np.zeros_like(known), found.merit[known], found.time[known]
         begin, end = np.searchsorted(self.open_pane, [low, high])
         slots, pane, store = self.open[begin:end], self.open_pane[begin:end], self.store
         kth = self._kth_places(slots, pane)
@@ -171,6 +213,10 @@ class Staircase(Algorithm):
         slots, place = slots[counting], place[counting]
         order = store.best_first(slots, place, store.part[slots])
         slots, place = slots[order], place[order]
+        if self._carries and len(edges) > 1:
+            found = self._carry(slots, place, edges)
+            known = np.flatnonzero(found.known)
+            return known, np.zeros_like(known), found.merit[known]
         kth = rank_in_runs(place, store.part[slots]) == self.k - 1
         return place[kth], store.part[slots[kth]], store.merit[slots[kth]]
 
@@ -187,6 +233,7 @@ class Staircase(Algorithm):
         found = Staircase(store, self.distinct)
         found.plan(self.schedules)
         found.panes.load(self.panes.state())
+        found.uncarried_to = self.sealed_to  # what is late there is dropped for events of its own pane alone
         return found
 
     def _insert(self, slots: SlotArray) -> None:
@@ -231,6 +278,21 @@ class Staircase(Algorithm):
         if np.any(pane[1:] < pane[:-1]):
             slots, pane, _ = _spread(slots, pane, pane)
         return slots, pane
+
+    def _drop_carried(self, newest: int) -> None:
+        """Drop open events for better ones of earlier panes that are in all of their windows.
+
+        A batch that reached up to `newest` may have had more of these, which the prefilter dropped.
+        """
+        first, last = self._place(self.sealed_to), min(self._place(newest), len(self.panes) - 1)
+        if last < first:
+            return
+        base = self.panes.base
+        found = self._carry(self.open, self.open_pane - base - first, self.panes.cuts[first : last + 2])
+        relies = np.flatnonzero(found.relies)
+        self.panes.record_loss(relies + base + first, self.k, found.merit[relies])
+        self.panes.record_carried(relies + base + first)
+        self.open, self.open_pane = self.open[found.reaches], self.open_pane[found.reaches]
 
     def _record_full(self, slots: SlotArray, pane: IntArray) -> None:
         """Record, given the K-th events of panes, that others of these may be dropped, here or in the prefilter."""
@@ -346,6 +408,8 @@ class Staircase(Algorithm):
             self.open, self.open_pane = self.open[count:], self.open_pane[count:]
             self.sealed_to = int(cuts[last])
             return found
+        if self._carries:
+            self.floor = self._next_floor(fresh, self.open_pane[:count] - base - first, first, last)
         held = len(self.band[0])
         bands = self._bands(self.band[0], self.band[1] - base, self.band[2], held + count)
         picks = np.empty(int(queries[1][due.query].sum()) * self._partitions() + 1, np.int32)
@@ -408,6 +472,13 @@ class Staircase(Algorithm):
             [(picks, k, begins, counts, offsets, a, b, found) for a, b in itertools.pairwise(edges)],
         )
         return found, sizes
+
+    def _next_floor(self, slots: SlotArray, place: IntArray, first: int, last: int) -> tuple[float, int]:
+        """Return the floor of the pane with the place `last`, once all from `first` on are sealed."""
+        if self.panes.starts[last]:
+            return NO_FLOOR
+        found = self._carry(slots, place, self.panes.cuts[first : last + 1])
+        return (float(found.merit[-1]), int(found.time[-1])) if found.known[-1] else NO_FLOOR
 
     def _bands(self, slot: SlotArray, pane: IntArray, dominated: IntArray, room: int) -> tuple[Any, Any]:
         """Lay out a band as the kernels want it, and a second one to merge into."""
@@ -476,6 +547,7 @@ class Staircase(Algorithm):
             "band_dominated": dominated.copy(),
             "open": self.open.copy(),
             "open_pane": self.open_pane.copy(),
+            "floor": list(self.floor),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -483,15 +555,15 @@ class Staircase(Algorithm):
         self.panes.load(state)
         self.sealed_to, self.open, self.open_pane = state["sealed_to"], state["open"], state["open_pane"]
         self.band = (state["band_slot"], state["band_pane"], state["band_dominated"])
+        self.floor = tuple(state["floor"])
 
     def check(self) -> None:
         """Raise AssertionError where an invariant does not hold."""
         kept, panes = self.kept(), self.panes
         assert len(np.unique(kept)) == len(kept), "an event is kept twice"
         assert np.all(np.diff(panes.cuts) > 0), "cuts are not in order"
-        assert len(panes.depth) == len(panes.best_dropped) == len(panes.cut_after_loss) == len(panes.cuts), (
-            "a pane has no depth"
-        )
+        columns = panes.depth, panes.best_dropped, panes.cut_after_loss, panes.starts, panes.dominated_from
+        assert {len(column) for column in columns} == {len(panes.cuts)}, "a pane has no depth"
         assert np.all(self.open_pane >= self.sealed), "an open event lies in a sealed pane"
         assert np.all(self.band[1] < self.sealed), "a sealed event lies in an open pane"
         assert np.array_equal(panes.number(self.store.position[self.open]), self.open_pane), "wrong pane"
