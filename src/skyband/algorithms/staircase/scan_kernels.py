@@ -49,6 +49,19 @@ def count_from(merit: Any, threshold: Any) -> Any:
 
 
 @jit
+def is_behind(merit: Any, time: Any, threshold: Any, threshold_time: Any) -> Any:
+    """Tell whether no merit is above a threshold or NaN, and no time reaches its time: as where scores are alike."""
+    above = later = 0
+    for value in merit:
+        above += not (value <= threshold)
+    if above > 0:
+        return False
+    for value in time:
+        later += value >= threshold_time
+    return later == 0
+
+
+@jit
 def select_best(merit: Any, time: Any, row: Any, n: Any, k: Any) -> None:
     """Reorder the first n entries so that the best k by (merit, time) come first, in any order."""
     low, high = 0, n - 1
@@ -197,8 +210,9 @@ def scan(
         count = 0
         if partitions == 1 and high < pane_end and low >= limits[1]:  # one pane, nothing late
             for begin in range(row, end, STRIP):
-                strip = merit[begin : min(begin + STRIP, end)]
-                if count_from(strip, threshold[pane]) > 0:
+                until = min(begin + STRIP, end)
+                strip, bar = merit[begin:until], threshold[pane]
+                if count_from(strip, bar) > 0 and not is_behind(strip, time[begin:until], bar, threshold_time[pane]):
                     count = find_from(strip, threshold[pane], begin, found, count)
             found_slot[:count] = pane
         else:
