@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from benchmarks import baselines, joined
 from benchmarks.core import duckdb_baseline, groups, polars_baseline
+from benchmarks.core.aggregates import aggregates
 from benchmarks.measure import Patience, Row, Timing, side_by_side
 from benchmarks.workloads import SCORES, events, many_queries, one_query, write_parquet
 from skyband.engine.monitor import Monitor
@@ -35,8 +36,8 @@ class Scale:
     """How much of everything.
 
     Events of the usual stream; numbers of queries to share it; how many of them the peers get; how often to
-    count the kept candidates during a run; how often to repeat;
-    where Parquet files go (None: a temporary folder).
+    count the kept candidates during a run; how often to repeat; where Parquet files go (None: a temporary folder);
+    numbers of ids to sum up.
     """
 
     events: int = 20_000_000
@@ -45,12 +46,13 @@ class Scale:
     samples: int = 200
     patience: Patience = USUAL
     data: Path | None = None
+    ids: tuple[int, ...] = (1_000, 100_000)
 
     @classmethod
     def of(cls, *, full: bool, smoke: bool, data: Path | None) -> Scale:
         """Return the scale that was asked for."""
         if smoke:
-            return cls(200_000, (2, 5, 10), 3, 20, Patience(0.0), data)
+            return cls(200_000, (2, 5, 10), 3, 20, Patience(0.0), data, (50, 500))
         return cls(100_000_000, patience=Patience(6.0, 3, 30), data=data) if full else cls(data=data)
 
     @property
@@ -208,6 +210,7 @@ EXPERIMENTS: dict[str, Callable[[Scale], Iterator[Row]]] = {
     "many": many,
     "groups": by_group,
     "joins": joins,
+    "aggregates": aggregates,
 }
 
 

@@ -58,6 +58,58 @@ def panes(source: Source, queries: Sequence[Query]) -> Job:
     return job
 
 
+def sums_by_frame(source: Source, queries: Sequence[Query]) -> Job:
+    """Sum up each pane and id; then a window frame over a grid of all panes and ids, and the top k of each window."""
+    return _sums(
+        source, queries,
+        'select w, id, sum(s) over (partition by id order by w range between current row and {behind} following) as s '
+        'from (select g.w, g.id, sums.s from (select w, id from windows, (select distinct id from sums)) g '
+        'left join sums on sums.pane = g.w and sums.id = g.id)',
+    )  # fmt: skip
+
+
+def sums_by_copies(source: Source, queries: Sequence[Query]) -> Job:
+    """Sum up each pane and id; then copy each sum into all its windows and sum up again, and the top k of each."""
+    return _sums(
+        source, queries,
+        'select w, id, sum(s) as s from (select id, s, unnest(range(pane - {behind}, pane + 1)) as w from sums) '
+        'group by w, id',
+    )  # fmt: skip
+
+
+def sums_by_join(source: Source, queries: Sequence[Query]) -> Job:
+    """Sum up each pane and id; then join windows with their panes and sum up again, and the top k of each."""
+    return _sums(
+        source, queries,
+        'select windows.w, id, sum(s) as s from windows join sums on pane between windows.w and windows.w + {behind} '
+        'group by windows.w, id',
+    )  # fmt: skip
+
+
+def _sums(source: Source, queries: Sequence[Query], windows: str) -> Job:
+    """Answer one query of a sum per id, whose slide divides its size, by SQL that sums up windows of panes."""
+    connection, name = _connect(source)
+    (query,) = queries
+    slide, behind = query.window.slide, query.window.size // query.window.slide - 1
+
+    def job() -> Tables:
+        connection.execute(
+            f"create or replace temp table sums as select time // {slide} as pane, id, sum(score) as s, "
+            f"max(time) as latest from {name} group by pane, id"
+        )
+        connection.execute(
+            f"create or replace temp table windows as "
+            f"select unnest(range(min(pane) - {behind}, max(pane) + 1)) as w from sums"
+        )
+        found = connection.sql(
+            f'select w as "window", unnest(max_by(id, s, {query.k})) as id, unnest(max(s, {query.k})) as score '
+            f"from ({windows.format(behind=behind)}) where s is not null group by w"
+        )
+        return {query.name: found.to_arrow_table()}
+
+    return job
+
+
 def _connect(source: Source) -> tuple[Any, str]:
     connection = duckdb.connect()
     if not isinstance(source, pa.Table):

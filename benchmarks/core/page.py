@@ -152,6 +152,16 @@ def plot_parquet(rows: Sequence[Row], path: Path) -> None:
     speeds(rows, path, log=False)
 
 
+def plot_aggregates(rows: Sequence[Row], path: Path) -> None:
+    """Speed of every way, by the number of ids."""
+    with figure(path, 7.0, 0.9 + 0.3 * len(rows)) as axes:
+        found = sorted(rows, key=lambda row: (int(row.value), row.seconds_min))
+        names = [f"{row.way}, {int(row.value):,} ids" for row in found]
+        speed = [row.events_per_s / 1e6 for row in found]
+        bars(axes, names, speed, [f"{value:.1f}" for value in speed])
+        axes.set_xlabel("million events per second")
+
+
 def _many(row: Row) -> bool:
     return row.experiment == "peers" and row.value == "many queries"
 
@@ -234,6 +244,15 @@ one sort.""",
         joined.plot,
         only("joins"),
         listing("way", "median seconds", "repeats", "ratio"),
+    ),
+    "aggregates": Section(
+        "Sums of ids",
+        """\
+The best 10 ids by the sum of their scores in the same windows, with half the events. DuckDB sums up each pane and id
+first. Then it lays a window *frame* over a grid of all panes and ids, *copies* each sum into all its windows, or
+*joins* windows with their panes. The ratio is that of the times to DuckDB's best.""",
+        plot_aggregates,
+        only("aggregates"),
     ),
 }
 PAGE = Page("benchmarks.md", "Benchmarks", METHOD, RUN_IT, SECTIONS, CLOSING, judge)

@@ -10,6 +10,7 @@ import hashlib
 import json
 import struct
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,8 @@ VERSION = 7
 _MAGIC = b"SKYBAND\n"
 _HEAD = struct.Struct("<8sI32s")
 _LENGTH = struct.Struct("<Q")
+_CHUNK = 1 << 16  # rows: what is written at once fits caches, and memory that was used before
+_LARGE = 1 << 20  # bytes of a table from which on packing it costs less than hashing and writing it
 
 State = tuple[dict[str, Any], dict[str, pa.Table]]
 
@@ -54,7 +57,7 @@ def decode(blob: bytes) -> tuple[dict[str, Any], dict[str, pa.Table], list[State
     head = json.loads(parts[0])
     states: list[State] = [(meta, {}) for meta in head["meta"]]
     for (i, name), part in zip(head["tables"], parts[1:], strict=True):
-        states[i][1][name] = pa.ipc.open_stream(part).read_all()
+        states[i][1][name] = pa.ipc.open_stream(part).read_all().combine_chunks()
     return *states[0], states[1:]
 
 
@@ -91,7 +94,9 @@ def _parts(body: bytes) -> list[bytes]:
 
 
 def _stream(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+    sink = BytesIO()
+    packed = table.nbytes >= _LARGE and not any(pa.types.is_large_binary(kind) for kind in table.schema.types)
+    options = pa.ipc.IpcWriteOptions(compression="lz4" if packed else None)  # binary: a snapshot, which is packed
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table, max_chunksize=_CHUNK)
+    return sink.getvalue()
