@@ -29,6 +29,7 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "against": lambda row: row.baseline,
     "kept": lambda row: f"{row.kept:,}" if row.kept else "",
     "number": lambda row: f"{row.amount:,.0f}" if row.amount is not None else "",
+    "micro-batches/s": lambda row: f"{row.amount:,.2f}" if row.amount is not None else "",
     "MB": lambda row: f"{row.amount / 1e6:,.3f}" if row.amount is not None else "",
 }
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from benchmarks import BenchmarkError, baselines, machine
 from benchmarks.measure import Patience, Row, Timing, side_by_side
-from benchmarks.spark import spark_baselines
+from benchmarks.spark import latency, micro_batches, spark_baselines
 from benchmarks.spark.joins import joins
 from benchmarks.spark.spark_baselines import Stream
 from benchmarks.workloads import events, many_queries, one_query, write_parquet
@@ -45,7 +45,7 @@ class Scale:
     Events of the usual stream, its seconds of event time, and files; events for ways that take a thousand times as
     long; numbers of queries and of groups; small micro-batches; of joins, numbers of ids, events in a micro-batch, and
     micro-batches; runs whose phases are looked at; how often to repeat; where Parquet files go (None: a temporary
-    folder).
+    folder); events for the largest micro-batches, micro-batches of the smallest; seconds of each look at latency.
     """
 
     events: int = 20_000_000
@@ -61,15 +61,20 @@ class Scale:
     runs: int = 3
     patience: Patience = field(default=Patience(15.0, 1, 6))
     data: Path | None = None
+    large: int = 60_000_000
+    tiny: int = 60
+    seconds: int = 60
 
     @classmethod
     def of(cls, *, full: bool, smoke: bool, data: Path | None) -> Scale:
         """Return the scale that was asked for."""
         if smoke:
             return cls(
-                300_000, 403, 4, 4_000, (2, 5), (2, 10), 12, (10, 100), 3_000, 2, 1, Patience(0.0, 0), data
+                300_000, 403, 4, 4_000, (2, 5), (2, 10), 12, (10, 100), 3_000, 2, 1, Patience(0.0, 0), data,
+                large=600_000, tiny=6, seconds=20,
             )  # fmt: skip
-        return cls(100_000_000, files=100, patience=Patience(60.0, 3, 10), data=data) if full else cls(data=data)
+        most = cls(100_000_000, files=100, patience=Patience(60.0, 3, 10), data=data, large=100_000_000)
+        return most if full else cls(data=data)
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,12 @@ class Setting:
         made = self._written("small", batches * SMALL_BATCH, SMALL_BATCH / SMALL_SPAN, files=batches)
         return replace(made, per_batch=1)
 
+    def tiny_batches(self, events: int, span: float) -> Stream:
+        """Return a stream of the smallest files, to be read one by one."""
+        batches = self.scale.tiny
+        made = self._written("tiny", batches * events, events / span, files=batches)
+        return replace(made, per_batch=1)
+
     def _written(self, name: str, rows: int, rate: float, scores: str = "uniform", *, files: int) -> Stream:
         folder = (self.scale.data or self.folder) / f"{name}-{rows}-in-{rows / rate:.0f}s-{files}"
         if len(list(folder.glob("*.parquet"))) < files:
@@ -112,6 +123,8 @@ def setting(scale: Scale) -> Iterator[Setting]:
     """Give a local session to run in, with two cores and little else changed."""
     from pyspark.sql import SparkSession
 
+    from tests.spark.kafka import connector_jars
+
     check_java()
     if SparkSession.getActiveSession() is not None:
         msg = "there is a Spark session in this process already; run the benchmark in a process of its own"
@@ -125,6 +138,7 @@ def setting(scale: Scale) -> Iterator[Setting]:
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.warehouse.dir": f"{folder}/warehouse",
+            "spark.jars": ",".join(map(str, connector_jars())),
         }
         spark = SparkSession.builder.master("local[2]").appName("skyband-bench").config(map=options).getOrCreate()
         try:
@@ -254,6 +268,8 @@ def topk(setting: Setting) -> Iterator[Row]:
 EXPERIMENTS: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "memory": memory,  # first: what the others leave behind in memory would hide a growth
     "scan": scan,
+    "micro-batches": micro_batches.sizes,
+    "latency": latency.latency,
     "scores": scores,
     "queries": queries,
     "partitions": partitions,

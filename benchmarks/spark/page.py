@@ -54,7 +54,7 @@ CLOSING = """\
 ## Left out
 
 One machine says nothing about networks, and two cores nothing about hundreds: what is compared here is the work that
-an event costs. Kafka as a source, and sinks other than a function, are not measured.
+an event costs. Sinks other than a function are not measured.
 """
 
 
@@ -91,6 +91,35 @@ def plot_partitions(rows: Sequence[Row], path: Path) -> None:
         ratios = [row.ratio or 0.0 for row in rows]
         bars(axes, [f"{row.value} groups" for row in rows], ratios, [f"{ratio:.2f}" for ratio in ratios], ours=True)
         axes.set_xlabel("time / time without groups")
+
+
+def plot_sizes(rows: Sequence[Row], path: Path) -> None:
+    """Speed of ours over that of other ways, by the size of a micro-batch."""
+    found = [row for row in rows if row.ratio is not None and row.way != "skyband"]
+    with figure(path, 7.0, 0.9 + 0.36 * len(found)) as axes:
+        names = [f"{int(row.value):,} events, over {row.way}" for row in found]
+        ratios = [row.ratio or 0.0 for row in found]
+        bars(axes, names, ratios, [f"{ratio:.2f}" for ratio in ratios], ours=True)
+        axes.set_xlabel("speed / speed of the other way")
+
+
+def plot_hundredths(rows: Sequence[Row], path: Path) -> None:
+    """Phases of a warm micro-batch, as shares of one that is only scanned, by size."""
+    sizes = list(dict.fromkeys(row.value for row in rows))
+    with figure(path, 13.0, 5.0, len(sizes)) as panels:
+        for axes, size in zip(panels, sizes, strict=True):
+            found = [row for row in rows if row.value == size]
+            shares = [row.ratio or 0.0 for row in found]
+            bars(axes, [row.way for row in found], shares, [f"{share:.3f}" for share in shares])
+            axes.set(title=f"{int(size):,} events", xlabel="share of a scanned micro-batch")
+
+
+def plot_latency(rows: Sequence[Row], path: Path) -> None:
+    """Seconds until an answer is there, by percentile."""
+    with figure(path, 7.0, 0.9 + 0.36 * len(rows)) as axes:
+        seconds = [row.seconds_median for row in rows]
+        bars(axes, [f"{row.way}, p{row.value}" for row in rows], seconds, [f"{value:.3f}" for value in seconds])
+        axes.set_xlabel("seconds")
 
 
 def plot_phases(rows: Sequence[Row], path: Path) -> None:
@@ -144,6 +173,37 @@ weigh as much as one or two of them, and the fastest of all rounds is shown, in 
 warm micro-batch compares is below, under *Where the time goes*.""",
         plot_scan,
         only("scan"),
+    ),
+    "spark-sizes": Section(
+        "Micro-batches of different sizes",
+        """\
+The same query over micro-batches of 1,000 events (a file each), of two files, and of ten. The ratio is the speed of
+*skyband* over that of the other way, for whole runs: with what `start` checks, and the look that the first batch gets
+before it is read.""",
+        plot_sizes,
+        only("micro-batches"),
+        listing("way", "seconds", "M events/s", "micro-batches/s", "ratio", "against"),
+    ),
+    "spark-hundredths": Section(
+        "Where each hundredth goes",
+        """\
+Phases of the warm micro-batches of these runs, the median, as a share of a warm micro-batch that is only scanned.
+*skyband*: what happens in the handler; *callback*: what lies between Spark's `addBatch` and it; *spark*: the streaming
+engine's `durationMs` while we answer, and *noop* while it only scans.""",
+        plot_hundredths,
+        only("hundredths"),
+        listing("phase", "median seconds", "share", "repeats"),
+    ),
+    "spark-latency": Section(
+        "Latency from Kafka",
+        """\
+Events are written to a broker on this machine, 200 a second, each with the time of writing; the best 10 of the last 10
+seconds are answered every second, with a watermark of one second, as fast as micro-batches follow each other. A window
+may be answered one second after its end; the latency is how much later its answer is in the sink. *spark window()* is
+Spark's own sliding window in append mode. Not measured where Kafka's jars are missing.""",
+        plot_latency,
+        only("latency"),
+        listing("way", "median seconds"),
     ),
     "spark-scores": Section(
         "Scores of different kinds",

@@ -107,7 +107,7 @@ def answer(stream: Stream, queries: Sequence[Query], sink: object, checkpoint: s
     """Answer queries over all that is there, and stop."""
     handle = start(
         stream.read(), queries, time="time", id="id", watermark=DELAY, sink=sink,
-        checkpoint=checkpoint or stream.checkpoint(), trigger=NOW, max_ahead=None,
+        checkpoint=checkpoint or stream.checkpoint(), trigger=NOW,
     )  # fmt: skip
     handle.awaitTermination()
     return handle
@@ -189,11 +189,11 @@ def scan(events: DataFrame, query: Query) -> DataFrame:  # noqa: ARG001 - it onl
     return events
 
 
-def window(events: DataFrame, query: Query) -> DataFrame:
+def window(events: DataFrame, query: Query, delay: int = DELAY) -> DataFrame:
     """Use Spark's own sliding `window()`, with the best of each kept by `max_by(…, k)`."""
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
-    late = events.withWatermark("time", _seconds(DELAY))
+    late = events.withWatermark("time", _seconds(delay))
     sliding = F.window("time", _seconds(query.window.size), _seconds(query.window.slide))
     best = late.groupBy(sliding.alias("window")).agg(_best(F.struct("score", "id"), "score", query.most_rows))
     return best.select("window.start", F.inline("best"))

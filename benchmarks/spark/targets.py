@@ -8,6 +8,7 @@ from benchmarks.measure import Row
 from benchmarks.targets import Target, of
 
 SCAN, WINDOW, HAND, TREND = 0.9, 50.0, 2.0, 0.3
+SIZES = (0.7, 0.8, 0.95)  # of the speed of only scanning, by the size of a micro-batch
 QUERIES = (1.3, 2.0)
 RE_READS, GROWTH = 1.0, 5.0  # per cent
 OWN, JOIN = 0.4, 3.0  # seconds
@@ -16,7 +17,7 @@ OWN, JOIN = 0.4, 3.0  # seconds
 def judge(rows: Sequence[Row]) -> list[Target]:
     """Return all targets that the rows tell about."""
     parts: tuple[Callable[[Sequence[Row]], Iterable[Target]], ...] = (
-        _scan, _warm, _scores, _queries, _own, _re_reads, _memory, _joins,
+        _scan, _sizes, _warm, _scores, _queries, _own, _re_reads, _memory, _joins,
     )  # fmt: skip
     return [target for part in parts for target in part(rows)]
 
@@ -30,6 +31,15 @@ def _scan(rows: Sequence[Row]) -> Iterable[Target]:
     for way, name, least in peers:
         for row in of(rows, "scan", way):
             yield Target(f"one query, a whole run: speed over that of {name}", row.ratio or 0.0, least, at_least=True)
+
+
+def _sizes(rows: Sequence[Row]) -> Iterable[Target]:
+    for row, least in zip(of(rows, "micro-batches", "noop"), SIZES, strict=False):
+        text = f"micro-batches of {int(row.value):,} events: speed over that of only scanning"
+        yield Target(text, row.ratio or 0.0, least, at_least=True)
+    for row in of(rows, "micro-batches", "panes by hand"):
+        text = f"micro-batches of {int(row.value):,} events: speed over that of hand-written panes"
+        yield Target(text, row.ratio or 0.0, HAND, at_least=True)
 
 
 def _scores(rows: Sequence[Row]) -> Iterable[Target]:
