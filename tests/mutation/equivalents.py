@@ -111,8 +111,6 @@ EQUIVALENT: dict[str, dict[str, list[str]]] = {
             "is_sparse: columns.partitions > 1 -> (columns.partitions >= 1)",
             "is_sparse: len(columns.merit) < count * k -> (len(columns.merit) <= count * k)",
             "is_sparse: panes.cover(low, high) -> pass",
-            "is_sparse: int(np.diff(panes.number(np.array([low, high])))[0]) + 1"
-            " -> (int(np.diff(panes.number(np.array([low, high])))[0]) - 1)",
             "_filter: (high - low) * columns.partitions > MOST_THRESHOLDS"
             " -> ((high - low) * columns.partitions >= MOST_THRESHOLDS)",
             "_filter: high - low -> (high + low)",
