@@ -46,6 +46,18 @@ def by_reference(source: Source, queries: Sequence[Query], algorithm: str = "sta
     return job
 
 
+def as_table(source: Source, queries: Sequence[Query]) -> Job:
+    """Answer with `skyband.run`, and make one Arrow table of each part: with names, windows and ranks for every row."""
+    refer = by_reference(source, queries)
+
+    def job() -> list[Answers]:
+        parts: list[Answers] = refer()
+        assert all(part.table().num_rows == part.rows for part in parts)
+        return parts
+
+    return job
+
+
 def _with_columns(parts: list[Answers]) -> list[Answers]:
     """Make the ids, scores and times of all rows, as every peer does: they are made when first asked for."""
     for answers in parts:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from benchmarks import baselines, joined
 from benchmarks.core import duckdb_baseline, groups, polars_baseline
 from benchmarks.core.aggregates import aggregates
+from benchmarks.core.live import live
 from benchmarks.measure import Patience, Row, Timing, side_by_side
 from benchmarks.workloads import SCORES, events, many_queries, one_query, write_parquet
 from skyband.engine.monitor import Monitor
@@ -98,6 +99,9 @@ def order(scale: Scale) -> Iterator[Row]:
         yield replace(row, ratio=ratio, baseline="skyband, uniform")
 
 
+WAYS = {"skyband": baselines.skyband, "by reference": baselines.by_reference, "as a table": baselines.as_table}
+
+
 def queries(scale: Scale) -> Iterator[Row]:
     """From one query to a thousand, over one stream."""
     source = scale.stream()
@@ -106,7 +110,7 @@ def queries(scale: Scale) -> Iterator[Row]:
         jobs = {
             (name, n): way(source, group)
             for n, group in ({1: one_query()} | groups).items()
-            for name, way in (("skyband", baselines.skyband), ("by reference", baselines.by_reference))
+            for name, way in WAYS.items()
         }
         timings = _sweep(jobs, scale)
         for (name, count), timing in timings.items():
@@ -211,6 +215,7 @@ EXPERIMENTS: dict[str, Callable[[Scale], Iterator[Row]]] = {
     "groups": by_group,
     "joins": joins,
     "aggregates": aggregates,
+    "live": live,
 }
 
 

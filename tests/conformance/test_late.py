@@ -43,6 +43,7 @@ def test_they_change_nothing_but_counts(algorithm: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(prefilter, "PARTITIONED_ROWS", 7)  # so that a batch has several parts
     ignored = 0
     for seed in range(20 if algorithm == "staircase" else 4):
+        monkeypatch.setattr(prefilter, "FEW_ROWS", (0, 1 << 10)[seed // 2 % 2])
         rng = np.random.default_rng(seed)
         partitioned, k, names = bool(rng.integers(2)), int(rng.integers(1, 4)), ["a"]
         told: dict[str, list[pa.RecordBatch]] = {"late": [], "rejected": []}

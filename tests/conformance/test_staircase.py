@@ -18,6 +18,7 @@ SMALL = (
     (
         prefilter,
         {
+            "FEW_ROWS": 0,
             "PARTITIONED_ROWS": 7,
             "LATEST_ROWS": 5,
             "PARALLEL_ROWS": 9,
@@ -105,6 +106,7 @@ def test_check_notices_what_is_wrong(broken: dict[str, Any], message: str) -> No
 
 def test_a_pool_that_has_no_room_holds_one_pane(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prefilter, "POOL_BYTES", 1)
+    monkeypatch.setattr(prefilter, "FEW_ROWS", 0)
     time = np.arange(1_000)
     query = sb.Query("q", k=2, score="x", window=sb.Window(100))
     answers = sb.run(query, {"t": time, "x": time * 37.0 % 1_001}, time="t", id="t")

@@ -279,3 +279,25 @@ def test_rows_know_their_answer_and_their_number_there(seed: int, compiled: bool
     assert repeated.tolist() == values[answer].tolist()
     assert numbers.tolist() == (np.arange(len(part)) - offsets[answer] + 1).tolist()
     assert in_parts.tolist() == (order.rank_in_runs(answer, part) + 1).tolist()
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_look_at_a_small_batch_leaves_out_what_k_others_of_its_pane_beat(seed: int, compiled: bool) -> None:
+    rng = np.random.default_rng(seed)
+    n, cuts = 40, np.array([0, 10, 25, 40])
+    merit, time = rng.choice([0.0, 1.0, 2.0, 3.0, np.nan], n), rng.integers(0, 3, n)
+    position = rng.integers(-20, 60, n)
+    bar, bar_time = np.array([1.0, -np.inf, 2.0]), np.array([1, -(2**62), 2])
+    seen, late = np.empty(8, np.int64), np.empty(n, np.int64)
+    rows = both(scan.look)[not compiled]((merit, time, position), cuts, (bar, bar_time), -5, 12, seen, late)
+    known, missed = ~np.isnan(merit), position < -5
+    pane = np.clip(np.searchsorted(cuts, position, side="right") - 1, 0, 2)
+    beaten = (merit < bar[pane]) | ((merit == bar[pane]) & (time < bar_time[pane]))
+    inside, events = (position >= 0) & (position < 40), known & ~missed
+    assert rows.tolist() == np.flatnonzero(events & ~(inside & beaten)).tolist()
+    assert late[: seen[scan.LATE]].tolist() == np.flatnonzero(known & missed).tolist()
+    assert seen[scan.REJECTED] == (~known).sum()
+    assert seen[scan.PARTLY] == (events & (position < 12)).sum()
+    assert seen[[scan.FIRST, scan.LAST]].tolist() == [position[events].min(), position[events].max()]
+    assert seen[scan.NEWEST] == position.max()

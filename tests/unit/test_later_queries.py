@@ -268,3 +268,25 @@ def test_what_misses_nothing_cannot_be_filled(query: sb.Query, history: list[dic
     with pytest.raises(sb.QueryError, match="query 'old': it misses nothing of the past that can be filled in"):
         monitor.fill("old", history)
     assert monitor.stats() == before
+
+
+def test_queries_that_rank_alike_are_refused_for_what_they_ask_beside_it() -> None:
+    """Of queries that rank alike one is checked: but not where they differ in what they carry, or in their windows."""
+    monitor = begun(0, OLD)
+    with pytest.raises(sb.errors.QueryError, match="nowhere"):
+        monitor.register(replace(OLD, name="one"), replace(OLD, name="two", select=("nowhere",)))
+    assert list(monitor.statuses()) == [OLD.name]
+    sliding = sb.Monitor([replace(OLD, window=sb.Window(10, slide=5))], algorithm="sap", time="t", id="id")
+    with pytest.raises(sb.errors.QueryError, match="windows that slide"):
+        sliding.register(replace(OLD, name="grows", window=sb.Window.cumulative(10, step=5)))
+
+
+def test_a_window_that_closes_empty_takes_in_no_event_that_comes_later() -> None:
+    """A watermark between two window ends closes nothing; one behind an end does, though no event has come."""
+    query = sb.Query("q", k=1, score="x", window=sb.Window(10))
+    monitor = sb.Monitor([query], time="t", id="id")
+    for mark in (3, 7, 12, 13):
+        monitor.advance(mark)
+    monitor.push({"t": [4, 14], "id": [1, 2], "x": [9.0, 1.0]})
+    assert monitor.stats().late == 1
+    assert [(answer.start, [row.id for row in answer.rows]) for answer in monitor.advance(20)] == [(10, [2])]

@@ -163,3 +163,18 @@ def test_what_is_given_again_heals_the_cuts_within_it() -> None:
 
     assert exact_from([0, 1, 2, 3], 15, 40) <= 15
     assert exact_from([2], 10, 25) == 30
+
+
+def test_cuts_that_are_too_many_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = schedules(sb.Window(10)), schedules(sb.Window(10), sb.Window(10, slide=1))
+    panes = Panes(few)
+    panes.cover(0, 95)
+    before = panes.cuts.copy()
+    monkeypatch.setattr(panes_module, "MOST_EDGES", 50)
+    for _ in range(2):  # the second time they are still not known
+        with pytest.raises(TooManyWindows, match="window edges"):
+            panes.refine(many)
+    assert np.array_equal(panes.cuts, before)
+    monkeypatch.undo()
+    assert panes.refine(many)
+    assert np.array_equal(panes.cuts, np.arange(101))

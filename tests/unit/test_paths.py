@@ -47,7 +47,7 @@ def _files(query: sb.Query) -> set[str]:
 @pytest.mark.parametrize(
     ("query", "most"),
     [
-        (sb.Query("ranking", k=2, score="x", window=WINDOW), 18),
+        (sb.Query("ranking", k=2, score="x", window=WINDOW), 19),
         (sb.Query("aggregate", k=2, score="sum(x)", window=WINDOW), 23),
         (sb.Query("join", k=2, score="x + likes", window=WINDOW, join=sb.Join("likes", budget=2)), 26),
     ],

@@ -19,6 +19,7 @@ from skyband.times import Moment, moment_of
 
 Kind = Literal["entered", "left", "moved", "updated"]
 Column = TypeVar("Column")
+_NO_ANSWERS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +350,9 @@ class Answers(Sequence[Answer]):
         batch: int = 0,
     ) -> None:
         self.blocks = blocks
-        if order is None:
+        if order is None and not blocks:
+            order = _NO_ANSWERS, _NO_ANSWERS
+        elif order is None:
             sizes = [len(block.end) for block in blocks]
             order = (
                 np.repeat(np.arange(len(blocks)), sizes),

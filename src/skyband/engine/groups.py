@@ -192,6 +192,8 @@ class QueryGroup(ABC):
     """The kind's name in snapshots."""
     takes: ClassVar[Literal["rows", "partials"]] = "rows"
     """What is left of a batch for `merge`, where it is reduced elsewhere: rows that may matter, or partials."""
+    checks_each: ClassVar[bool] = True
+    """Whether each query is checked; else only the first of those that are alike and carry the same."""
 
     def __init__(self, *, counts: bool = False, by_id: bool = True) -> None:
         self.queries: list[Query] = []

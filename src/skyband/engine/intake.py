@@ -156,14 +156,11 @@ class Intake:
     ) -> None:  # fmt: skip
         self.source, self.select, self.on_late, self.on_rejected = source, tuple(select), on_late, on_rejected
         self.schema: pa.Schema | None = None
+        self.plain = False  # whether times are bare whole numbers
         self.counts = RowCounts()
         self.newest = NEVER
         self._types: dict[str, pa.DataType] = {}  # of the columns that have held anything
-
-    @property
-    def plain(self) -> bool:
-        """Whether times are bare whole numbers."""
-        return self.schema is not None and self.source.is_plain(self.schema)
+        self._usual: pa.Schema | None = None  # the schema, once a batch had values in all of its columns
 
     def batches(
         self, data: Any, readers: Collection[Reader], not_after: int | datetime | None = None
@@ -171,11 +168,15 @@ class Intake:
         """Yield the rows of whatever holds events, in batches that the readers are bound to."""
         limit = None if not_after is None else microseconds_of(not_after)
         for part in as_batches(data, MOST_ROWS):
+            if self._usual is not None and self._usual is self.schema and part.schema.equals(self._usual):
+                yield EventBatch(part, self.source, limit)
+                continue
             carried = set(self.select).union(*(reader.carried for reader in readers))
             ids = set[str]().union(*(reader.id_columns | reader.key_columns for reader in readers))
             batch = type_null_columns(part, self._types, self.source, carried, ids)
             self.declare(batch.schema, readers)
             self._types |= {f.name: f.type for f in part.schema if f.type != pa.null()}
+            self._usual = self.schema if batch is part else None
             yield EventBatch(batch, self.source, limit)
 
     def declare(self, schema: pa.Schema, readers: Collection[Reader]) -> None:
@@ -199,7 +200,7 @@ class Intake:
             for reader in readers if self.schema is not None else ():
                 reader.bind(self.schema, self.source)
             raise
-        self.schema = schema
+        self.schema, self.plain = schema, self.source.is_plain(schema)
 
     def _check_types(self, before: pa.Schema, schema: pa.Schema, columns: set[str]) -> None:
         """Refuse a batch whose columns changed their type where kept events have the old one."""
@@ -217,6 +218,17 @@ class Intake:
 
     def note(self, rows: EventBatch, seen: Sequence[BatchOutcome]) -> None:
         """Count the batch, and hand its late and rejected rows on."""
+        counts = self.counts
+        counts.rows += rows.batch.num_rows
+        if len(rows.ahead) or any(len(s.rejected) or len(s.late) or len(s.partly) for s in seen):
+            self._hand_on(rows, seen)
+        known = [s.newest for s in seen if s.newest is not None]
+        newest = known[0] if known else rows.newest
+        if self.newest == NEVER and self.source.is_plain(rows.batch.schema):
+            self._doubt(newest)
+        self.newest = max(self.newest, newest)
+
+    def _hand_on(self, rows: EventBatch, seen: Sequence[BatchOutcome]) -> None:
         late, partly, rejected = outcome(seen, rows.batch.num_rows)
         if len(rows.ahead):  # whether or not any query wants them
             rejected = np.union1d(rejected, rows.ahead)
@@ -224,17 +236,10 @@ class Intake:
             self.on_late(rows.batch.take(pa.array(late)))
         if self.on_rejected is not None and len(rejected):
             self.on_rejected(rows.batch.take(pa.array(rejected)))
-        counts = self.counts
-        counts.rows += rows.batch.num_rows
-        counts.late += len(late)
-        counts.partly_late += partly
-        counts.rejected += len(rejected)
-        counts.ahead += len(rows.ahead)
-        known = [s.newest for s in seen if s.newest is not None]
-        newest = known[0] if known else rows.newest
-        if self.newest == NEVER and self.source.is_plain(rows.batch.schema):
-            self._doubt(newest)
-        self.newest = max(self.newest, newest)
+        self.counts.late += len(late)
+        self.counts.partly_late += partly
+        self.counts.rejected += len(rejected)
+        self.counts.ahead += len(rows.ahead)
 
     def _doubt(self, newest: int) -> None:
         """Warn of whole numbers that are dates of our days in seconds or milliseconds, but of 1970 in microseconds."""

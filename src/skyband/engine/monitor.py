@@ -24,7 +24,7 @@ from skyband.engine.joins import JoinGroup
 from skyband.engine.plans import PartialsPlan, PendingBackfill, QueryState, RankingPlan
 from skyband.engine.ranking import RankingGroup
 from skyband.engine.schema import check_names
-from skyband.engine.stats import Stats
+from skyband.engine.stats import Stats, Work
 from skyband.errors import InputError, QueryError, SnapshotError, TooManyWindows
 from skyband.events.batch import EventBatch, StreamColumns, TimeUnit, as_batches
 from skyband.order import IntArray
@@ -85,7 +85,7 @@ class Monitor(StreamConsumer):
         self.groups: list[QueryGroup] = []
         self._served: dict[str, QueryGroup] = {}  # by the queries' names, in the order in which they were registered
         self.watermark: int | None = None
-        self._stats = Stats()
+        self._work = Work()
         if queries:
             self.register(*queries)
 
@@ -140,10 +140,8 @@ class Monitor(StreamConsumer):
         for rows in self.intake.batches(batch, groups, not_after):
             self.intake.note(rows, [seen for group in groups for seen in _naming(group, group.push, rows)])
             blocks += self._answer(groups, None)
-        self._stats = replace(
-            self._stats, batches=self._stats.batches + 1,
-            push_seconds=self._stats.push_seconds + clock.perf_counter() - began,
-        )  # fmt: skip
+        self._work.batches += 1
+        self._work.push_seconds += clock.perf_counter() - began
         return self._answers(blocks, 0.0)
 
     def advance(self, watermark: int | datetime | None = None) -> Answers:
@@ -222,15 +220,12 @@ class Monitor(StreamConsumer):
 
     def _answers(self, blocks: list[AnswerBlock], began: float) -> Answers:
         order = self._order(blocks) if blocks else None
-        answers = Answers(blocks, order, self.intake.plain, self.watermark, self._stats.batches)
-        spent = clock.perf_counter() - began if began else 0.0
+        answers = Answers(blocks, order, self.intake.plain, self.watermark, self._work.batches)
         self.intake.counts.rejected += sum(group.take_unfit() for group in self.groups)
-        self._stats = replace(
-            self._stats,
-            answers=self._stats.answers + len(answers),
-            answer_rows=self._stats.answer_rows + answers.rows,
-            answer_seconds=self._stats.answer_seconds + spent,
-        )
+        if blocks:
+            self._work.answers += len(answers)
+            self._work.answer_rows += answers.rows
+        self._work.answer_seconds += clock.perf_counter() - began if began else 0.0
         return answers
 
     def _order(self, blocks: Sequence[AnswerBlock]) -> tuple[IntArray, IntArray] | None:
@@ -278,12 +273,18 @@ class Monitor(StreamConsumer):
         What each query misses of the stream's past; None: nothing.
         """
         check_names(queries, self._served)
+        missed: list[tuple[QueryGroup, Backfill | None] | None] = []
+        checked: set[Hashable] = set()  # of a thousand queries that rank alike, one
+        alike: dict[Hashable, list[Query]] = {}
         for query in queries:
-            _kind(query).check(query, self.stream, self.schema)
-        missed = [self._missed(query) for query in queries]
-        alike: dict[tuple[Any, ...], list[Query]] = {}
-        for query in queries:
-            alike.setdefault(_kind(query).key(query), []).append(query)
+            kind, group = _kind(query), self._find_group(query)
+            key = kind.key(query)
+            like = (key, query.carried, query.window.kind)
+            if kind.checks_each or (group is None and like not in checked):
+                kind.check(query, self.stream, self.schema)
+                checked.add(like)
+            missed.append(self._missed(query, group))
+            alike.setdefault(key, []).append(query)
         served: dict[str, QueryGroup] = {}
         for members in alike.values():
             for query in sorted(members, key=lambda query: -len(query.carried)):  # others may share what these select
@@ -291,24 +292,28 @@ class Monitor(StreamConsumer):
             for group in dict.fromkeys(served[query.name] for query in members):
                 self._add(group, [query for query in members if served[query.name] is group])
         self._served |= {query.name: served[query.name] for query in queries}
-        for query, (_, missing) in zip(queries, missed, strict=True):
-            if missing is not None:
-                self._schedule(query.name).backfill = replace(missing, state="pending" if history else "missing")
+        for query, found in zip(queries, missed, strict=True):
+            if found is not None and found[1] is not None:
+                self._schedule(query.name).backfill = replace(found[1], state="pending" if history else "missing")
         logger.info("serving %d queries in %d groups", len(self._served), len(self.groups))
-        return [_in_time(*found) for found in missed]
+        return [found and _in_time(*found) for found in missed]
 
     def backfill_for(self, query: Query) -> Backfill | None:
         """Return what a query, were it registered now, would miss of the past; None when it would not.
 
         Count windows cannot look back: events of the past have no arrival numbers.
         """
-        return _in_time(*self._missed(query))
+        found = self._missed(query, self._find_group(query))
+        return found and _in_time(*found)
 
-    def _missed(self, query: Query) -> tuple[QueryGroup, Backfill | None]:
-        """Return the group that would serve a query, and what it would miss, on the axis of its windows."""
-        group = self._find_group(query) or _kind(query).of(query, self.stream, self.newest)
+    def _missed(self, query: Query, group: QueryGroup | None) -> tuple[QueryGroup, Backfill | None] | None:
+        """Return the group that would serve a query and what it would miss, on the axis of its windows.
+
+        None where no query could miss anything yet; `group` is the one that can serve it now, if there is one.
+        """
         if query.window.counts or self.newest == NEVER or self.watermark is None:
-            return group, None
+            return None
+        group = group or _kind(query).of(query, self.stream, self.newest)
         schedule = Schedule.of(query.name, query.most_rows, query.window)
         schedule.closed_to = group.position(self.watermark)
         return group, group.backfill_for(schedule, self.newest)
@@ -470,7 +475,7 @@ class Monitor(StreamConsumer):
         unranked: Stands = "below k" if group.takes == "rows" else "absent"
         if block is None:
             return Place(name, id, "absent")
-        (answer,) = Answers([block], None, self.intake.plain, self.watermark, self._stats.batches)
+        (answer,) = Answers([block], None, self.intake.plain, self.watermark, self._work.batches)
         return Place.among(
             answer.rows, name, id, partition=partition, unranked=unranked,
             start=answer.start, end=answer.end, exact=answer.exact, why=answer.why, provisional=True,
@@ -478,8 +483,8 @@ class Monitor(StreamConsumer):
 
     def stats(self) -> Stats:
         """Return the numbers so far."""
-        counts = asdict(self.intake.counts)
-        return replace(self._stats, **counts, groups=tuple(stats for group in self.groups for stats in group.stats()))
+        groups = tuple(stats for group in self.groups for stats in group.stats())
+        return Stats(**asdict(self._work), **asdict(self.intake.counts), groups=groups)
 
     def explain(self) -> str:
         """Say which queries share what, the panes and the staircase, and why."""
@@ -499,7 +504,7 @@ class Monitor(StreamConsumer):
             "algorithm": self.stream.algorithm.name,
             "order": list(self._served),
             "watermark": self.watermark,
-            "stats": asdict(self._stats),
+            "stats": asdict(Stats(**asdict(self._work))),
             "intake": intake,
             "groups": [group.kind for group in self.groups],
             "services": list(self.remotes),
@@ -551,7 +556,7 @@ class Monitor(StreamConsumer):
             **meta["intake"]["source"],
         )  # fmt: skip
         monitor.watermark = meta["watermark"]
-        monitor._stats = Stats(**{key: value for key, value in meta["stats"].items() if key != "groups"})
+        monitor._work = Work(**{name: meta["stats"][name] for name in asdict(monitor._work)})
         groups, known = states[: len(meta["groups"])], states[len(meta["groups"]) :]
         for name, state in zip(meta["services"], known, strict=True):
             if name in monitor.remotes:

@@ -105,6 +105,7 @@ class RankingGroup(QueryGroup):
     """
 
     kind = "ranking"
+    checks_each = False
 
     def __init__(
         self, ranking: Ranking, algorithm: type[Algorithm], outputs: Sequence[Output], unseen_to: int = NEVER
@@ -118,6 +119,8 @@ class RankingGroup(QueryGroup):
         self.store = EventStore(ranking.counts, names, ranking.prefer, placed=ranking.periods is not None)
         self.evaluator = Evaluator(ranking.where, [ranking.score])
         self.partition_by: Bound | None = None
+        self._bound_to: pa.Schema | None = None
+        self._progressed: tuple[int, int, int] | None = None
         self.store.partitioned = ranking.partition_by is not None
         self.arrived = 0
         self._algorithm, self._planned = _keeping(ranking, algorithm, self.store), True
@@ -168,7 +171,8 @@ class RankingGroup(QueryGroup):
 
         Ties are settled by the selected columns, so these must be the first of those that are carried.
         """
-        return self.ranking == Ranking.of(query) and self.outputs[: len(query.carried)] == query.carried
+        able = query.window.kind in type(self._algorithm).kinds and self.outputs[: len(query.carried)] == query.carried
+        return able and self.ranking == Ranking.of(query)
 
     @property
     def k(self) -> int:
@@ -219,7 +223,7 @@ class RankingGroup(QueryGroup):
 
     @property
     def algorithm(self) -> Algorithm:
-        """What keeps the candidates, prepared for the queries that there are: for many that went, once."""
+        """What keeps the candidates, prepared for the queries that there are: for many that came and went, once."""
         if not self._planned:
             self._algorithm.plan(self.schedules)
             self._planned = True
@@ -235,12 +239,11 @@ class RankingGroup(QueryGroup):
             schedule.first = self.first if self.last >= schedule.next_start else ALWAYS
         self.queries += queries
         self.schedules += schedules
-        # Not `algorithm`: what only a query needed that has just gone may serve these.
-        self._algorithm.plan(self.schedules)
-        self._planned = True
+        self._planned, self._progressed = False, None
 
     def exact_from(self, schedule: Schedule) -> int:
         """Return the start of the first window from which on a new query would be exact."""
+        # Not `algorithm`: what only a query needed that has just gone may serve this one.
         exact_from = self._algorithm.exact_from(schedule, self.last)
         if self.unseen_to == NEVER:
             return exact_from
@@ -253,8 +256,8 @@ class RankingGroup(QueryGroup):
         Of what it needs, only that can be missing which reaches further back than the exact queries as deep as it;
         where windows grow, panes are joined, and what others need says less.
         """
-        low, now, exact_from = schedule.next_start, self.position(newest) + 1, self.exact_from(schedule)
-        if low >= now or low == NEVER or exact_from <= low:
+        low, now = schedule.next_start, self.position(newest) + 1
+        if low >= now or low == NEVER or (exact_from := self.exact_from(schedule)) <= low:
             return None
         starts, grow = layout(self.schedules).start.tolist(), any(s.grows for s in (schedule, *self.schedules))
         served = [
@@ -272,7 +275,7 @@ class RankingGroup(QueryGroup):
         """Stop serving a query."""
         super().remove(name)
         self.early_digests = {key: seen for key, seen in self.early_digests.items() if key[0] != name}
-        self._planned = not self.schedules
+        self._planned, self._progressed = not self.schedules, None
 
     def comparable(self, query: Query) -> Sequence[Row] | None:
         """Return the last answer of a query that will rank as before."""
@@ -368,6 +371,9 @@ class RankingGroup(QueryGroup):
 
     def bind(self, schema: pa.Schema, source: StreamColumns) -> None:
         """Look up the columns of the ranking."""
+        if self._bound_to is not None and schema.equals(self._bound_to):
+            return
+        self._bound_to = None
         bind_outputs(self.outputs, schema)
         check_keys("partition_by", self.ranking.partition_keys, schema)
         self.evaluator.bind(schema)
@@ -376,6 +382,7 @@ class RankingGroup(QueryGroup):
         self.store.text_ids = is_text(schema.field(source.id).type)
         self.store.retype({output.name: output.type(schema) for output in self.outputs})
         self.answers.plain = source.is_plain(schema)
+        self._bound_to = schema
 
     def push(self, rows: EventBatch) -> list[BatchOutcome]:
         """Take in one batch."""
@@ -389,8 +396,24 @@ class RankingGroup(QueryGroup):
     def _batch_counts(self) -> BatchCounts:
         if self.ranking.counts or not self.schedules:
             return BatchCounts()
-        columns = layout(self.schedules)
-        return BatchCounts(int(columns.start.min()), int(columns.answered.max()))
+        late_before, partly_before, _ = self._progress()
+        return BatchCounts(late_before, partly_before)
+
+    def _progress(self) -> tuple[int, int, int]:
+        """Return where the first coming window starts, where the last answered one ends, and where the next one ends.
+
+        They stay the same until a window closes, or a query comes or goes.
+        """
+        if self._progressed is None:
+            columns = layout(self.schedules)
+            ends = np.where(columns.closed == NEVER, NEVER, columns.first_end_after(columns.closed))
+            self._progressed = int(columns.start.min()), int(columns.answered.max()), int(ends.min())
+        return self._progressed
+
+    def close(self, limits: Sequence[int]) -> None:
+        """Note that windows are past."""
+        super().close(limits)
+        self._progressed = None
 
     def _count(self, counts: BatchCounts, seen: BatchOutcome, columns: Columns, index: IntArray | None) -> None:
         if index is None and not self.store.placed:
@@ -415,7 +438,7 @@ class RankingGroup(QueryGroup):
 
     def _compact(self, share: float = 2.0, spare: int = 4096) -> None:
         """Make room in the store once much of it is not kept any more."""
-        if self.store.size > share * len(self.algorithm.kept()) + spare:
+        if self.store.size > spare and self.store.size > share * len(self.algorithm.kept()) + spare:
             self._make_room()
 
     def _make_room(self) -> SlotArray:
@@ -433,9 +456,10 @@ class RankingGroup(QueryGroup):
             if self.last == NEVER:
                 return None
             return [s.first_end_after(self.last) if counts else s.last_due(self.last) for s in self.schedules]
-        if counts:
-            return [self.arrived] * len(self.schedules) if watermark is None else None
-        return None if watermark is None else [self.position(watermark)] * len(self.schedules)
+        if counts != (watermark is None):
+            return None
+        limit = self.arrived if watermark is None else self.position(watermark)
+        return None if limit < self._progress()[2] else [limit] * len(self.schedules)
 
     def answer(self, due: DueWindows, limits: Sequence[int]) -> list[AnswerBlock]:
         """Answer windows, and close those of each query up to its limit."""

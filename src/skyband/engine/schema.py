@@ -27,7 +27,7 @@ def check_names(queries: Sequence[Query], known: Collection[str]) -> None:
         msg = f"{odd[0]!r} is no Query; make one with Query(name, k=…, score=…, window=…)"
         raise QueryError(msg)
     counts = Counter(query.name for query in queries)
-    if twice := sorted(name for name, count in counts.items() if count > 1 or name in set(known)):
+    if twice := sorted(name for name, count in counts.items() if count > 1 or name in known):
         msg = f"there is already a query named {', '.join(map(repr, twice))}; names are unique: choose another"
         raise QueryError(msg)
 

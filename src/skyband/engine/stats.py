@@ -24,6 +24,17 @@ class GroupStats:
     method_in_use: str = ""
 
 
+@dataclass
+class Work:
+    """What a monitor did so far, counted as it goes."""
+
+    batches: int = 0
+    answers: int = 0
+    answer_rows: int = 0
+    push_seconds: float = 0.0
+    answer_seconds: float = 0.0
+
+
 @dataclass(frozen=True)
 class Stats:
     """A monitor's life so far.

@@ -102,11 +102,19 @@ class Panes:
 
     def refine(self, schedules: Sequence[Schedule]) -> bool:
         """Serve other schedules from now on: known panes get their cuts too; tell whether any was cut."""
-        grew = self._grow
+        grew, known = self._grow, (self._rest, self._slide)
         before = set(zip(self._rest.tolist(), self._slide.tolist(), strict=True))
         self._schedules, (self._rest, self._slide) = schedules, _residues(schedules)
         added = set(zip(self._rest.tolist(), self._slide.tolist(), strict=True)) - before
-        self.starts |= self._are_starts(self.cuts)
+        try:
+            self.starts |= self._are_starts(self.cuts)
+            return self._cut(added, grew)
+        except TooManyWindows:  # they are as new the next time
+            self._rest, self._slide = known
+            raise
+
+    def _cut(self, added: set[tuple[int, int]], grew: bool) -> bool:
+        """Cut known panes at the places of added residue classes; tell whether any was cut."""
         if len(self.cuts) == 0 or not (added or grew):  # the cuts of queries that went may stay
             return False
         first, last = int(self.cuts[0]) + 1, int(self.cuts[-1]) - 1

@@ -26,6 +26,7 @@ from skyband.order import BoolArray, FloatArray, IntArray, fingerprints
 from skyband.windows import ALWAYS, NEVER
 
 PARTITIONED_ROWS = 1 << 18  # where ids count once, or there are too many panes and partitions to look at all at once
+FEW_ROWS = 1 << 10
 LATEST_ROWS = 1 << 17  # so that the hash table stays in the cache
 POOL_BYTES = 1 << 26
 TIED_ROWS = 1 << 14  # so many rows that tie with the worst of their heaps are set aside
@@ -89,6 +90,25 @@ def pass_all(columns: Columns, counts: BatchCounts, panes: Panes, offset: int = 
     if len(rows):
         panes.cover(int(columns.position[rows].min()), int(columns.position[rows].max()))
         yield rows + offset
+
+
+def few(columns: Columns, counts: BatchCounts, panes: Panes, bars: tuple[FloatArray, IntArray]) -> Iterator[IntArray]:
+    """Yield the rows of a small batch that may matter; `bars` are merit and time of each pane's K-th best."""
+    seen, late = np.empty(8, np.int64), np.empty(len(columns.merit), np.int64)
+    rows = kernel.look(
+        (columns.merit, columns.time, columns.position), panes.cuts, bars, counts.late_before, counts.partly_before,
+        seen, late,
+    )  # fmt: skip
+    rejected, missed, partly, first, last, *_, newest = seen.tolist()
+    counts.rejected += rejected
+    counts.partly_late += partly
+    counts.newest, counts.first = max(counts.newest, newest), min(counts.first, first)
+    counts.last = max(counts.last, last)
+    if missed:
+        counts.late_rows.append(late[:missed])
+    if len(rows):
+        panes.cover(first, last)
+        yield rows
 
 
 def latest(columns: Columns, counts: BatchCounts, panes: Panes) -> Iterator[IntArray]:

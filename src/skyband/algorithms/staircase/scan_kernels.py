@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 
 from skyband.compiled import jit
+from skyband.order import ALWAYS, NEVER
 
 BLOCK = 256  # rows whose positions are looked at together
 AHEAD = 1 << 16  # so far ahead a threshold is looked for where most events reach the one there is
 STRIP = 64  # rows whose merits are compared with the threshold together
 DONE, FULL, OUTSIDE = 0, 1, 2
 NO_GUESS, FAILED = -1, -2
-REJECTED, LATE, PARTLY, FIRST, LAST, IN_USE, TIED = 0, 1, 2, 3, 4, 5, 6
+REJECTED, LATE, PARTLY, FIRST, LAST, IN_USE, TIED, NEWEST = 0, 1, 2, 3, 4, 5, 6, 7
 
 
 @jit
@@ -461,3 +462,50 @@ def keep_latest(ident: Any, pane: Any, part: Any, position: Any, merit: Any, tim
                 break
             place = (place + np.uint64(1)) & mask
     return np.sort(table[table != EMPTY])
+
+
+@jit
+def look(columns: Any, cuts: Any, bars: Any, late_before: Any, partly_before: Any, seen: Any, late: Any) -> Any:
+    """Return the rows of a small batch that may be among the best K of their pane: buffers would cost more.
+
+    Parameters
+    ----------
+    columns
+        merit, time, position.
+    cuts, bars
+        The known cuts, and, pane by pane, merit and time of the K-th best event so far. A row outside of all panes is
+        left in.
+    late_before, partly_before
+        Events before the one missed all windows, those before the other some.
+    seen
+        Out: how many rows are REJECTED, LATE and PARTLY late, FIRST and LAST position of the events, of all rows the
+        NEWEST.
+    late
+        Out: the rows that missed all windows.
+    """
+    merit, time, position = columns
+    bar, bar_time = bars
+    rows = np.empty(merit.size, np.int64)
+    count, pane = 0, 0
+    seen[:3] = 0
+    seen[FIRST], seen[LAST], seen[NEWEST] = ALWAYS, NEVER, NEVER
+    for row in range(merit.size):
+        where = position[row]
+        seen[NEWEST] = max(seen[NEWEST], where)
+        if merit[row] != merit[row]:
+            seen[REJECTED] += 1
+            continue
+        if where < late_before:
+            late[seen[LATE]] = row
+            seen[LATE] += 1
+            continue
+        seen[PARTLY] += where < partly_before
+        seen[FIRST], seen[LAST] = min(seen[FIRST], where), max(seen[LAST], where)
+        if not (pane + 1 < cuts.size and cuts[pane] <= where < cuts[pane + 1]):
+            pane = max(find_pane(cuts, where), 0)
+        inside = pane + 1 < cuts.size and cuts[pane] <= where < cuts[pane + 1]
+        if inside and (merit[row] < bar[pane] or (merit[row] == bar[pane] and time[row] < bar_time[pane])):
+            continue
+        rows[count] = row
+        count += 1
+    return rows[:count]

@@ -83,6 +83,7 @@ class Staircase(Algorithm):
         self.open_pane = _NO_NUMBERS
         self.floor = NO_FLOOR  # what K sealed events reach that are in every window over the first open pane
         self.uncarried_to = NEVER  # no threshold is carried on before
+        self._barred = (self.open, _NO_NUMBERS, 0, (np.empty(0), _NO_NUMBERS))
 
     def plan(self, schedules: Sequence[Schedule]) -> None:
         """Serve these queries from now on; panes are cut where their windows start and end."""
@@ -129,6 +130,8 @@ class Staircase(Algorithm):
         columns = arriving.columns
         if self.mode == LATEST:
             pieces = prefilter.latest(columns, counts, self.panes)
+        elif len(columns.merit) <= prefilter.FEW_ROWS and columns.partitions == 1:
+            pieces = prefilter.few(columns, counts, self.panes, self._bars())
         elif prefilter.is_sparse(columns, self.panes, self.k, self._carries):
             pieces = prefilter.pass_all(columns, counts, self.panes)
         else:
@@ -190,6 +193,17 @@ class Staircase(Algorithm):
         """Return where the events of each pane and partition end."""
         ends = np.empty(len(slots) + 1, np.int64)
         return ends[: kernel.run_ends(slots, pane, self.store.part, ends)]
+
+    def _bars(self) -> tuple[FloatArray, IntArray]:
+        """Return merit and time of the K-th best of each pane, found once for the same open events and cuts."""
+        opened, cuts, k, bars = self._barred
+        if opened is not self.open or cuts is not self.panes.cuts or k != self.k:
+            kth = self._kth_places(self.open, self.open_pane)
+            slots, place = self.open[kth], self.open_pane[kth] - self.panes.base
+            bars = np.full(len(self.panes), -np.inf), np.full(len(self.panes), NEVER)
+            bars[0][place], bars[1][place] = self.store.merit[slots], self.store.time[slots]
+            self._barred = self.open, self.panes.cuts, self.k, bars
+        return bars
 
     @property
     def thresholded(self) -> Staircase | None:
@@ -260,7 +274,8 @@ class Staircase(Algorithm):
             slots, pane = slots[counting], pane[counting]
             self.panes.record_loss(pane, ANY_K, np.inf)  # other events of the ids may be gone, here or in the prefilter
         ends = self._run_ends(slots, pane)
-        self._sort_runs(slots, ends)
+        if len(ends) < len(slots):  # else each is alone, as where count windows slide by one
+            self._sort_runs(slots, ends)
         if self.mode != LATEST:
             last = np.empty(len(ends), np.int64)
             size, full = kernel.trim(slots, pane, ends, self.k, last)
@@ -361,6 +376,8 @@ class Staircase(Algorithm):
             return {}
         exact_from = np.array([s.exact_from for s in self.schedules], np.int64)[due.query]
         early = np.flatnonzero(due.start < exact_from)
+        if len(early) == 0:
+            return {}
         losses = self.panes.worst_losses(due.start[early], due.end[early])
         return dict(zip(early.tolist(), losses.tolist(), strict=True))
 
@@ -381,6 +398,8 @@ class Staircase(Algorithm):
         if len(due) == 0:
             return [due]
         most = ks[due.query] * self._partitions()
+        if most.sum() <= MOST_PICKS:
+            return [due]
         piece = np.cumsum(most) // MOST_PICKS
         piece = piece[np.searchsorted(due.end, due.end)]  # a pane is sealed once, and answers all that end with it
         edges = [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), len(due)]
@@ -400,7 +419,7 @@ class Staircase(Algorithm):
         if last == first:
             return NO_SLOTS, offsets[1:]
         count = int(np.searchsorted(self.open_pane, base + last))
-        ends = np.searchsorted(self.open_pane[:count], np.arange(base + first, base + last), side="right")
+        ends = np.cumsum(np.bincount(self.open_pane[:count] - (base + first), minlength=last - first))
         fresh = self.open[:count]
         windows = due.query, due.start, due.end, columns.following(due)
         if self.mode == ALL and self._partitions() > 1:
