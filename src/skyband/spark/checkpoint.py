@@ -3,8 +3,9 @@
 ``skyband/stream.json`` says what the stream is, ``started.json`` what it was last started with; ``state/<batch>`` holds
 everything the core knew after a batch; ``commands/<number>`` are the changes to the queries that anyone asked for,
 ``planned/<batch>`` what was decided for a batch before it was read, such as how many of them it takes in, so that a
-replay decides alike; ``latest`` and ``status.json`` show how things stand; ``alive.json`` shows by its time whether the
-stream still runs. Every file is there as a whole or not at all, and has a checksum.
+replay decides alike; ``told/<batch>`` are answers that another reading of the batch might give otherwise, in the last
+digit of a sum, so that a replay tells the same; ``latest`` and ``status.json`` show how things stand; ``alive.json``
+shows by its time whether the stream still runs. Every file is there as a whole or not at all, and has a checksum.
 
 A state names its batch, its stream and the state before it. One that is in the wrong place is refused, since a stream
 that went on from it would repeat or lose answers.
@@ -195,12 +196,26 @@ class Checkpoint:
         blob = snapshot.encode(meta, {"monitor": pa.table({"bytes": pa.array([state.monitor], pa.large_binary())})}, [])
         for later in [n for n in self.states() if n > batch]:  # Spark went back, and they do not follow this one
             self.files.delete(_name("state", later))
+        for later in [n for n in _numbers(self.root / "told") if n > batch]:
+            self.files.delete(_name("told", later))
         self.files.put(_name("state", batch), blob)
         self._saved = batch, snapshot.digest(blob)
         for old in self.states()[:-KEPT_STATES]:
             self.files.delete(_name("state", old))
             self.files.delete(_name("planned", old))
+            self.files.delete(_name("told", old))
         return len(blob)
+
+    # What it says.
+
+    def tell(self, batch: int, answers: dict[str, pa.Table]) -> None:
+        """Note what a batch answers, before any sink has it."""
+        self.files.put(_name("told", batch), snapshot.encode({"batch": batch}, answers, []))
+
+    def told(self, batch: int) -> dict[str, pa.Table] | None:
+        """Return what an earlier attempt of a batch may have told a sink; None where it told none."""
+        blob = self.files.get(_name("told", batch))
+        return None if blob is None else snapshot.decode(blob)[1]
 
     def before(self, batch: int) -> State | None:
         """Return the state that a batch starts from; None for the first one."""

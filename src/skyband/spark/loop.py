@@ -43,6 +43,7 @@ logger = logging.getLogger(__name__)
 RECENT = 100
 AGAIN = "perhaps for another reason, so it will be tried again by itself"
 ASKED = "someone asked to suspend it"
+ANSWERS = "answers"
 Blamed = dict[str, dict[str, Any]]
 """Queries that a batch is handled without, each with its `error`, and whether it was on `trial`."""
 _STATUS = ("progress", "totals", "windows", "degraded")  # what is shown, under the same names in the status
@@ -141,6 +142,14 @@ class StreamJob(ABC):
     @abstractmethod
     def advance(self, df: DataFrame, batch_id: int, progress: BatchProgress) -> pa.Table | None:
         """Return the answers that the batch gives, and show the latest."""
+
+    def unrepeatable(self) -> dict[str, pa.Table] | None:
+        """Return what else belongs to answers that another reading of the batch might not give; None: it would."""
+        return None
+
+    def repeat(self, told: dict[str, pa.Table]) -> pa.Table:
+        """Return the answers that an earlier attempt told, and go on as if these had been found now."""
+        return told[ANSWERS]
 
     def side_rows(self) -> list[tuple[Sink | None, pa.Table]]:
         """Return what else the batch brought, and where it goes."""
@@ -267,6 +276,9 @@ class MicroBatchLoop:
         self._doubt(df, progress)
         with progress.phase("answer"):
             answers = job.advance(df, batch_id, progress)
+            told = self.spec.checkpoint.told(batch_id) if job.durable else None
+            if told is not None:
+                answers = job.repeat(told)
         tried = [name for name, blame in suspended.items() if blame["trial"]]
         if len(tried) > 1 or (usual is not None and watch.seconds > usual):  # slow without them, too
             for name in tried:
@@ -290,6 +302,10 @@ class MicroBatchLoop:
     def _finish(self, df: DataFrame, batch_id: int, progress: BatchProgress, answers: pa.Table | None) -> None:
         """Write the answers of a batch that was taken in, keep the state, and report."""
         job, state = self.job, self.job.state
+        more_told = job.unrepeatable() if job.durable and answers is not None else None
+        if answers is not None and more_told is not None:
+            with progress.phase("state"):
+                self.spec.checkpoint.tell(batch_id, {ANSWERS: answers} | more_told)
         with progress.phase("sink"):
             for sink, rows in ((self.spec.sink, answers), *job.side_rows()):
                 deliver(sink, rows, batch_id, df.sparkSession)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from skyband.answers.answer import Answers
 from skyband.answers.table import column_as_text, joined
@@ -14,13 +15,14 @@ from skyband.engine.intake import Ranking
 from skyband.engine.monitor import Monitor
 from skyband.engine.plans import PendingBackfill
 from skyband.engine.schema import text_ids
+from skyband.engine.snapshot import under
 from skyband.errors import SkybandError
 from skyband.events.ahead import ahead_time
 from skyband.queries.query import Query
 from skyband.spark import columns
 from skyband.spark.checkpoint import State
 from skyband.spark.control import check, check_ids, query_of
-from skyband.spark.loop import ASKED, Blamed, StreamJob, StreamSpec, datetime_of
+from skyband.spark.loop import ANSWERS, ASKED, Blamed, StreamJob, StreamSpec, datetime_of
 from skyband.spark.reducers.base import BatchProgress
 from skyband.spark.reducers.partials import PartialsReducer
 from skyband.spark.reducers.ranking import RankingReducer
@@ -255,6 +257,23 @@ class MonitorJob(StreamJob):
                 spent = {name: getattr(answer, name) for name in ("refreshes", "failures", "stale", "unknown")}
                 windows[answer.query] |= spent
         self.shown.note(windows, answers.table(quality=True))
+
+    def unrepeatable(self) -> dict[str, pa.Table] | None:
+        """Return what the next changes are compared with, where sums may depend on the order in which Spark adds up."""
+        sums = [one for plan in self.monitor.partials_plans() for one in plan.measures.values() if one.half]
+        if self.whole or all(one.whole for one in sums):
+            return None
+        groups = [group for group in self.monitor.groups if group.takes == "partials"]
+        return {f"{group.name}/{name}": table for group in groups for name, table in group.answers.state().items()}
+
+    def repeat(self, told: dict[str, pa.Table]) -> pa.Table:
+        """Return the answers that an earlier attempt told, of the queries that are served, and go on from them."""
+        for group in self.monitor.groups:
+            if group.takes == "partials" and (before := under(f"{group.name}/", told)):
+                group.answers.load(before)
+        answers = told[ANSWERS]
+        served = pa.array([query.name for query in self.monitor.queries], pa.string())
+        return answers.filter(pc.is_in(answers["query"], served))
 
     def side_rows(self) -> list[tuple[Sink | None, pa.Table]]:
         """Return the late and the rejected rows."""
