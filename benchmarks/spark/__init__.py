@@ -21,6 +21,7 @@ import pyarrow as pa
 from benchmarks import BenchmarkError, baselines, machine
 from benchmarks.measure import Patience, Row, Timing, side_by_side
 from benchmarks.spark import latency, micro_batches, spark_baselines
+from benchmarks.spark.aggregates import aggregates
 from benchmarks.spark.joins import joins
 from benchmarks.spark.spark_baselines import Stream
 from benchmarks.workloads import events, many_queries, one_query, write_parquet
@@ -45,7 +46,8 @@ class Scale:
     Events of the usual stream, its seconds of event time, and files; events for ways that take a thousand times as
     long; numbers of queries and of groups; small micro-batches; of joins, numbers of ids, events in a micro-batch, and
     micro-batches; runs whose phases are looked at; how often to repeat; where Parquet files go (None: a temporary
-    folder); events for the largest micro-batches, micro-batches of the smallest; seconds of each look at latency.
+    folder); events for the largest micro-batches, micro-batches of the smallest; seconds of each look at latency;
+    numbers of ids to sum up.
     """
 
     events: int = 20_000_000
@@ -64,6 +66,7 @@ class Scale:
     large: int = 60_000_000
     tiny: int = 60
     seconds: int = 60
+    sums: tuple[int, ...] = (1_000, 100_000)
 
     @classmethod
     def of(cls, *, full: bool, smoke: bool, data: Path | None) -> Scale:
@@ -71,7 +74,7 @@ class Scale:
         if smoke:
             return cls(
                 300_000, 403, 4, 4_000, (2, 5), (2, 10), 12, (10, 100), 3_000, 2, 1, Patience(0.0, 0), data,
-                large=600_000, tiny=6, seconds=20,
+                large=600_000, tiny=6, seconds=20, sums=(10, 200),
             )  # fmt: skip
         most = cls(100_000_000, files=100, patience=Patience(60.0, 3, 10), data=data, large=100_000_000)
         return most if full else cls(data=data)
@@ -277,6 +280,7 @@ EXPERIMENTS: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "re-reads": re_reads,
     "topk": topk,
     "joins": joins,
+    "aggregates": aggregates,
 }
 
 
@@ -286,7 +290,7 @@ def _compare(
     """Time one query in several ways, over streams that may differ in size: ratios are of the time per event."""
     jobs = {name: way(stream, one_query()) for name, (way, stream) in named.items()}
     made = [
-        _row(timing, experiment, parameter, value, name, named[name][1].rows)
+        spark_baselines.row(timing, experiment, parameter, value, name, named[name][1].rows)
         for name, timing in side_by_side(jobs, setting.scale.patience).items()
     ]
     ours = next(row for row in made if row.way.startswith("skyband"))
@@ -303,15 +307,5 @@ def _sweep(
     timings = side_by_side(jobs, setting.scale.patience)
     first = next(iter(timings.values()))
     for value, timing in timings.items():
-        row = _row(timing, experiment, parameter, value, "skyband", stream.rows)
+        row = spark_baselines.row(timing, experiment, parameter, value, "skyband", stream.rows)
         yield replace(row, ratio=timing.best / first.best, baseline=baseline)
-
-
-def _row(timing: Timing, experiment: str, parameter: str, value: object, way: str, rows: int) -> Row:
-    """Return the row of a timing, with the number of answers where it is ours."""
-    row = baselines.row(timing, experiment, parameter, value, way, rows)
-    if not isinstance(timing.result, Handle):
-        return row
-    progress = timing.result.progress
-    answers, answer_rows = (sum(entry[name] for entry in progress) for name in ("answers", "answerRows"))
-    return replace(row, answers=answers, answer_rows=answer_rows, kept=max(entry["kept"] for entry in progress))

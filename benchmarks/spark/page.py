@@ -282,5 +282,13 @@ service, one sort; nothing is kept for a restart. Phases are those of all micro-
         only("joins"),
         listing("way", "median seconds", "repeats", "ratio"),
     ),
+    "spark-aggregates": Section(
+        "Sums of ids",
+        """\
+The best 10 ids by the sum of their scores, in the same windows, against `groupBy(pane, id)` with sum and latest
+time of each micro-batch by hand, as an Arrow table: windows and answers are ours alone. Ratios are of speeds.""",
+        plot_scan,
+        only("aggregates"),
+    ),
 }
 PAGE = Page("benchmarks-spark.md", "Benchmarks: Spark", METHOD, RUN_IT, SECTIONS, CLOSING, judge)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import gcd
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks import baselines
 from benchmarks.baselines import Way, window_numbers
-from benchmarks.measure import Job
+from benchmarks.measure import Job, Row, Timing
 from benchmarks.workloads import SECOND
 from skyband.order import FloatArray, IntArray
 from skyband.queries.query import Query
@@ -311,3 +312,13 @@ def _top(parts: Sequence[tuple[FloatArray, IntArray]], k: int) -> tuple[FloatArr
     rows: Any = np.argpartition(score, len(score) - k)[len(score) - k :] if k < len(score) else np.arange(len(score))
     rows = rows[np.argsort(score[rows])[::-1]]
     return score[rows], ids[rows]
+
+
+def row(timing: Timing, experiment: str, parameter: str, value: object, way: str, rows: int) -> Row:
+    """Return the row of a timing, with the number of answers where it is ours."""
+    made = baselines.row(timing, experiment, parameter, value, way, rows)
+    if not isinstance(timing.result, Handle):
+        return made
+    progress = timing.result.progress
+    answers, answer_rows = (sum(entry[name] for entry in progress) for name in ("answers", "answerRows"))
+    return replace(made, answers=answers, answer_rows=answer_rows, kept=max(entry["kept"] for entry in progress))

@@ -12,12 +12,13 @@ SIZES = (0.7, 0.8, 0.95)  # of the speed of only scanning, by the size of a micr
 QUERIES = (1.3, 2.0)
 RE_READS, GROWTH = 1.0, 5.0  # per cent
 OWN, JOIN = 0.4, 3.0  # seconds
+SUMS = (0.8, 0.5)
 
 
 def judge(rows: Sequence[Row]) -> list[Target]:
     """Return all targets that the rows tell about."""
     parts: tuple[Callable[[Sequence[Row]], Iterable[Target]], ...] = (
-        _scan, _sizes, _warm, _scores, _queries, _own, _re_reads, _memory, _joins,
+        _scan, _sizes, _warm, _scores, _queries, _own, _re_reads, _memory, _joins, _aggregates,
     )  # fmt: skip
     return [target for part in parts for target in part(rows)]
 
@@ -91,3 +92,9 @@ def _memory(rows: Sequence[Row]) -> Iterable[Target]:
         if found := of(rows, "memory", way):
             text = f"{name}: growth over the second half of {int(found[-1].value):,} micro-batches, in per cent"
             yield Target(text, growth(found), GROWTH)
+
+
+def _aggregates(rows: Sequence[Row]) -> Iterable[Target]:
+    for row, least in zip(of(rows, "aggregates", "skyband"), SUMS, strict=False):
+        text = f"sums of {int(row.value):,} ids: speed over that of sums per pane by hand"
+        yield Target(text, row.ratio or 0.0, least, at_least=True)
