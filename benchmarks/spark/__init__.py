@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from benchmarks import BenchmarkError, baselines, machine
 from benchmarks.measure import Patience, Row, Timing, side_by_side
-from benchmarks.spark import latency, micro_batches, spark_baselines
+from benchmarks.spark import groups, latency, micro_batches, spark_baselines
 from benchmarks.spark.aggregates import aggregates
 from benchmarks.spark.joins import joins
 from benchmarks.spark.spark_baselines import Stream
@@ -47,7 +47,7 @@ class Scale:
     long; numbers of queries and of groups; small micro-batches; of joins, numbers of ids, events in a micro-batch, and
     micro-batches; runs whose phases are looked at; how often to repeat; where Parquet files go (None: a temporary
     folder); events for the largest micro-batches, micro-batches of the smallest; seconds of each look at latency;
-    numbers of ids to sum up.
+    numbers of ids to sum up; numbers of groups in a column.
     """
 
     events: int = 20_000_000
@@ -67,6 +67,7 @@ class Scale:
     tiny: int = 60
     seconds: int = 60
     sums: tuple[int, ...] = (1_000, 100_000)
+    grouped: tuple[int, ...] = (10, 1000, 100_000)
 
     @classmethod
     def of(cls, *, full: bool, smoke: bool, data: Path | None) -> Scale:
@@ -74,7 +75,7 @@ class Scale:
         if smoke:
             return cls(
                 300_000, 403, 4, 4_000, (2, 5), (2, 10), 12, (10, 100), 3_000, 2, 1, Patience(0.0, 0), data,
-                large=600_000, tiny=6, seconds=20, sums=(10, 200),
+                large=600_000, tiny=6, seconds=20, sums=(10, 200), grouped=(2, 10),
             )  # fmt: skip
         most = cls(100_000_000, files=100, patience=Patience(60.0, 3, 10), data=data, large=100_000_000)
         return most if full else cls(data=data)
@@ -208,8 +209,8 @@ def scores(setting: Setting) -> Iterator[Row]:
 
 def queries(setting: Setting) -> Iterator[Row]:
     """From one query to a thousand, over one stream."""
-    groups = {1: one_query()} | {count: many_queries(count, (10, 100)) for count in setting.scale.queries}
-    yield from _sweep("queries", "queries", groups, "one query", setting)
+    lists = {1: one_query()} | {count: many_queries(count, (10, 100)) for count in setting.scale.queries}
+    yield from _sweep("queries", "queries", lists, "one query", setting)
 
 
 def partitions(setting: Setting) -> Iterator[Row]:
@@ -276,6 +277,7 @@ EXPERIMENTS: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "scores": scores,
     "queries": queries,
     "partitions": partitions,
+    "groups": groups.groups,
     "phases": phases,
     "re-reads": re_reads,
     "topk": topk,

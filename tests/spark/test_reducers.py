@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import skyband as sb
-from skyband.spark.reducers import guesses, ranking, thresholds
+from skyband.spark.reducers import groups, guesses, ranking, thresholds
 from skyband.spark.reducers.base import BatchProgress
 from skyband.spark.reducers.ranking import RankingReducer
 from tests.groups import rankings
@@ -29,7 +29,8 @@ def bold(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "EVERY", 8)
         monkeypatch.setattr(module, "SMALL", 200)
     monkeypatch.setattr(guesses, "FEW", 2)
-    monkeypatch.setattr(thresholds, "wanted", lambda k: k + 1)
+    for module in (thresholds, groups):
+        monkeypatch.setattr(module, "wanted", lambda k: k + 1)
 
 
 def shown(answers: list[sb.Answer]) -> list[Any]:
@@ -132,7 +133,7 @@ def test_only_what_may_matter_comes_back(spark: Any) -> None:
 @pytest.mark.parametrize("few", [0, 64], ids=["joined", "constant"])
 @pytest.mark.parametrize("by", ["g", "y", "y * 0.5 - 1", "y > 2"])
 def test_thresholds_of_partitions(spark: Any, monkeypatch: pytest.MonkeyPatch, by: str, few: int) -> None:
-    monkeypatch.setattr(thresholds, "FEW_PARTITIONS", few)
+    monkeypatch.setattr(groups, "FEW_PARTITIONS", few)
     rng = np.random.default_rng(7)
     query = sb.Query("q", k=2, score="x", window=sb.Window(20_000, slide=2_000), partition_by=by)
     readings = both(spark, [query], [events(rng, 8_000, 80_000 * b) for b in range(3)])

@@ -11,6 +11,7 @@ import pytest
 
 import skyband as sb
 from skyband.engine.ranking import RankingGroup
+from skyband.spark.reducers.groups import GroupScores
 from skyband.spark.reducers.guesses import ScoreDistribution
 from skyband.spark.reducers.thresholds import NOTHING, Thresholds, _merge
 from tests.groups import rankings
@@ -33,8 +34,7 @@ class Sieve:
         spread = ScoreDistribution(
             np.sort(np.random.default_rng(0).choice(merit, 200)) + guess, 0.0, 0, len(time) / np.ptp(time)
         )
-        parts = {None: spread} if group.ranking.partition_by is None else dict.fromkeys(range(4), spread)
-        thresholds = Thresholds.of(group, max(before, int(time.min())), tail, tail - DELAY, parts, self.share)
+        thresholds = Thresholds.of(group, max(before, int(time.min())), tail, tail - DELAY, spread, self.share)
         first, newest = thresholds, int(time.max())
         assert thresholds is not None
         late = time < group.answered_to
@@ -49,7 +49,7 @@ class Sieve:
                 break
             self.failed += int(np.count_nonzero(missed))
             low, high = thresholds.extent(missed)
-            thresholds = thresholds.lowered(group, missed, parts if turn == 0 else {}, newest)
+            thresholds = thresholds.lowered(group, missed, spread if turn == 0 else None, newest)
             again = self._reach(thresholds, table) & (time >= low) & (time < high) & ~seen
             self._push(table, again)
             seen |= again
@@ -65,16 +65,12 @@ class Sieve:
 
     @staticmethod
     def _reach(thresholds: Thresholds, table: pa.Table) -> np.ndarray:
-        """Look every row's threshold up, as the SQL text says to."""
-        origin, width, ladders = thresholds._ladders(-(2**62))
-        bucket = np.clip((table["t"].to_numpy() - origin) // width, 0, ladders.shape[1] - 1)
-        row: Any = 0
-        if thresholds.partitions is not None:
-            places = {value: place for place, value in enumerate(thresholds.partitions.to_pylist())}
-            row = np.array([places.get(value, -1) for value in table["g"].to_pylist()])
-        bar = np.where(np.asarray(row) < 0, -np.inf, ladders[row, bucket])
-        outside = (table["t"].to_numpy() < origin + width) & (bar < NOTHING)
-        reached: np.ndarray = (table["x"].to_numpy() >= bar) | outside
+        """Look every row's threshold up."""
+        interval = np.searchsorted(thresholds.cuts, table["t"].to_numpy(), side="right") - 1
+        inside = (interval >= 0) & (interval < len(thresholds.cuts) - 1)
+        bar = np.where(inside, thresholds._limits()[0, np.where(inside, interval, 0)], -np.inf)
+        outside = ~inside & bool((thresholds.values < NOTHING).any())
+        reached: np.ndarray = ((table["x"].to_numpy() >= bar) & inside) | outside
         return reached
 
 
@@ -104,7 +100,7 @@ def compare(ours: sb.Answers, truth: sb.Answers, what: str) -> int:
     for mine, right in zip(ours, truth, strict=True):
         assert mine.exact <= right.exact, what
         assert mine.exact or mine.query.startswith("new"), what
-        assert not mine.exact or mine.rows == right.rows, what
+        assert not mine.exact or mine.rows == right.rows or repr(mine.rows) == repr(right.rows), what  # NaN
     return sum(right.exact and not mine.exact for mine, right in zip(ours, truth, strict=True))
 
 
@@ -114,7 +110,6 @@ def test_a_threshold_never_changes_an_answer() -> None:
         rng = np.random.default_rng(seed)
         alike: dict[str, Any] = {
             "distinct": rng.choice(np.array([None, "best"], object)),
-            "partition_by": rng.choice(np.array([None, None, "g"], object)),
         }
         queries = [query(rng, f"q{i}", alike) for i in range(int(rng.integers(1, 4)))]
         sieve, plain = Sieve(queries, float(rng.choice([0.3, 1.0]))), sb.Monitor(queries, time="t", id="id")
@@ -147,7 +142,7 @@ def test_a_group_remembers_where_events_stayed_away() -> None:
     monitor.declare(table.schema)
     (group,) = rankings(monitor)
     scores = ScoreDistribution(np.sort(table["x"].to_numpy()), 0.0, 0, 1 / 50)
-    thresholds = Thresholds.of(group, 0, 50 * n, 50 * n, {None: scores}, 1.0)
+    thresholds = Thresholds.of(group, 0, 50 * n, 50 * n, scores, 1.0)
     assert thresholds is not None
     settled = 150_000
     thresholds.note(group, 50 * n, settled)
@@ -173,14 +168,6 @@ def test_wide_stretches_are_no_longer_than_allowed_nor_than_what_lies_before_the
         assert wider[place + 2] <= 1500
 
 
-@pytest.mark.parametrize("by", ["g", "g * 0.5"])
-def test_where_no_partition_is_known_every_event_matters(by: str) -> None:
-    query = sb.Query("q", k=1, score="x", window=sb.Window(100), partition_by=by)
-    monitor = sb.Monitor([query], time="t", id="id")
-    monitor.declare(batches(np.random.default_rng(1))[0].schema)
-    assert Thresholds.of(rankings(monitor)[0], 0, 10_000, 9_000, {}, 1.0) is None
-
-
 def plan_of(*queries: sb.Query, table: pa.Table | None = None) -> RankingGroup:
     monitor = sb.Monitor(queries, time="t", id="id")
     monitor.declare((batches(np.random.default_rng(1))[0] if table is None else table).schema)
@@ -197,12 +184,13 @@ def test_a_plan_is_as_deep_as_its_deepest_query_and_as_short_as_its_shortest_win
 
 @pytest.mark.parametrize(
     ("window", "more"),
-    [(sb.Window("9 events"), {}), (sb.Window(100), {"distinct": "latest"})],
+    [(sb.Window("9 events"), {"partition_by": "g"}), (sb.Window(100), {"distinct": "latest", "partition_by": "g"})],
     ids=["events", "latest"],
 )
 def test_where_no_event_can_be_left_out_there_are_no_thresholds(window: sb.Window, more: dict[str, Any]) -> None:
     plan = plan_of(sb.Query("q", k=1, score="x", window=window, **more))
-    assert Thresholds.of(plan, 0, 10_000, 9_000, {}, 1.0) is None
+    assert Thresholds.of(plan, 0, 10_000, 9_000, None, 1.0) is None
+    assert not GroupScores.can_learn(plan)
 
 
 def test_moments_as_partitions_have_no_thresholds() -> None:
@@ -210,9 +198,8 @@ def test_moments_as_partitions_have_no_thresholds() -> None:
     moment = datetime(2024, 1, 1, tzinfo=UTC)
     table = pa.table({"t": [1], "id": [1], "x": [1.0], "at": pa.array([moment], pa.timestamp("us", "UTC"))})
     plan = plan_of(sb.Query("q", k=1, score="x", window=sb.Window(100), partition_by="at"), table=table)
-    scores = ScoreDistribution(np.arange(9.0), 0.0, 0, 1.0)
     assert plan.partition_type == "time"
-    assert Thresholds.of(plan, 0, 10_000, 9_000, {moment: scores}, 1.0) is None
+    assert not GroupScores.can_learn(plan)
 
 
 def test_the_first_open_pane_has_a_threshold() -> None:

@@ -55,9 +55,6 @@ class RankingPlan(Protocol):
     def thresholded(self) -> Thresholded | None:
         """The interface for dropping events before they get here; None where every event matters."""
 
-    def partitions(self, numbers: IntArray) -> pa.Array:
-        """Return the partitions that have these numbers."""
-
     def merits(self, batch: pa.RecordBatch) -> tuple[FloatArray, BoolArray, pa.Array | None]:
         """Return the merits of some rows, which of them are events, and their partitions."""
 

@@ -206,10 +206,6 @@ class RankingGroup(QueryGroup):
         found = self.algorithm.thresholded
         return found if found is None or self.periods is None else _ByMoments(found, self.periods)
 
-    def partitions(self, numbers: IntArray) -> pa.Array:
-        """Return the partitions that have these numbers."""
-        return self.store.partitions.decode(numbers)
-
     def merits(self, batch: pa.RecordBatch) -> tuple[FloatArray, BoolArray, pa.Array | None]:
         """Return the merits of some rows, which of them are events, and their partitions."""
         seen = self.evaluator.evaluate(batch, None)

@@ -21,12 +21,13 @@ import pyarrow.compute as pc
 from skyband.engine.monitor import Monitor
 from skyband.engine.plans import RankingPlan
 from skyband.events.ahead import ahead_time
-from skyband.events.batch import StreamColumns, event_times
+from skyband.events.batch import EventBatch, StreamColumns, event_times
 from skyband.order import BoolArray, IntArray, value_ranks
 from skyband.spark import columns
 from skyband.spark.reducers.base import BatchProgress
 from skyband.spark.reducers.candidates import MOST_FILTERED, RankingPrefilter, used
 from skyband.spark.reducers.contest import ROW, SAMPLE, Contest, best_of_panes, gather
+from skyband.spark.reducers.groups import GroupScores
 from skyband.spark.reducers.guesses import EVERY, SMALL, THIN, BatchForecast, ScoreDistribution
 from skyband.spark.reducers.thresholds import Thresholds, constant, thresholded
 from skyband.windows import ALWAYS, NEVER, watermark_of
@@ -37,8 +38,12 @@ if TYPE_CHECKING:
 USUAL, MOST_SLACK = 1.25, 16.0
 MANY = 2 * SMALL
 """Where so many rows of a group would reach its thresholds, Spark chooses the best of them first."""
+WORTH = 4
+"""So many times the rows that can win must reach the thresholds, or a contest costs more than it saves."""
 MOST_COLLECTED = 1 << 14
 """What a task may send at least, before it is too much."""
+OF_GROUPS = 16
+"""One row in so many is in the first sample where there are partitions: each has few."""
 PLACE = (1 << 33) - 1
 """The bits of `monotonically_increasing_id` that say which row of its task it is; those above are the task."""
 
@@ -56,7 +61,8 @@ class RankingReducer:
         self.mixed = _mixed(self.time, self.id, schema.field(source.id).type)
         self.marked = not pa.types.is_integer(schema.field(source.id).type)  # Spark must say what decides on the sample
         self.forecast = BatchForecast()
-        self.scores: dict[str, dict[Any, ScoreDistribution]] = {}
+        self.scores: dict[str, ScoreDistribution] = {}
+        self.groups: dict[str, GroupScores] = {}
         self.slack: dict[str, float] = {}
         self.most = 0  # rows that a task has sent of late
         self._known: tuple[list[Any] | None, list[str | Column]] = (None, [])
@@ -100,7 +106,7 @@ class RankingReducer:
             return batch.progress
         if len(batch.plans) > MOST_FILTERED:
             batch.read_candidates()
-            self.forecast = BatchForecast()  # nothing was learned for a filter
+            self.forecast, self.groups = BatchForecast(), {}  # nothing was learned for a filter
             return batch.progress
         batch.progress.reduced_by = "filter"
         low, all_from = before, self.forecast.read_all_from(before)
@@ -110,6 +116,7 @@ class RankingReducer:
         since = batch.oldest if before == NEVER else before
         self.forecast.learn(since, target.newest, batch.sampled_after(since), right)
         self.scores = batch.scores_after(before)
+        batch.learn(since)
         return batch.progress
 
     def sql(self, plan: RankingPlan) -> tuple[str, str, str | None]:
@@ -137,6 +144,7 @@ class _Batch:
         self.sent = 0  # rows of the task that sent most in the last pass
         self.thresholds: dict[int, Thresholds] = {}  # by group, of those that have some
         self.laid_out: dict[int, Thresholds] = {}  # as they were in the first pass
+        self.groups: dict[int, GroupScores] = {}  # by number of the ranking, of those with partitions
 
     # Passes.
 
@@ -146,14 +154,22 @@ class _Batch:
         These rows are chosen by their places, so that similar rows do not bias the sample.
         """
         place = "monotonically_increasing_id() + 197 * spark_partition_id()"
-        self.df, self.every = self.given, EVERY
-        table = self._collect(f"(({place}) & {EVERY - 1}L) = 0")
+        grouped = any(map(GroupScores.can_learn, self.plans))
+        self.df, self.every = self.given, min(OF_GROUPS, EVERY) if grouped else EVERY
+        table = self._collect(f"(({place}) & {self.every - 1}L) = 0")
         self.sample = table.drop_columns([SAMPLE]) if self.reducer.marked else table
         time = self._times(self.sample)
-        if self.sample.num_rows * EVERY <= SMALL or len(time) == 0:
+        if self.sample.num_rows * self.every <= SMALL or len(time) == 0:
             return NEVER, NEVER
         self.reducer.scores = self.scores_after(self.monitor.newest)
         newest = self.monitor.newest
+        if grouped:
+            rows = EventBatch(self.sample.combine_chunks().to_batches()[0], self.reducer.source, self.not_after)
+            self.reducer.groups = {
+                str(plan.ranking): GroupScores(plan) for plan in self.plans if GroupScores.can_learn(plan)
+            }
+            for scores in self.reducer.groups.values():
+                scores.sampled(rows, self.every, int(np.ptp(time)))
         return int(time.min()) if newest == NEVER else newest, int(time.max())
 
     def read_candidates(self) -> None:
@@ -197,9 +213,7 @@ class _Batch:
         with self.progress.phase("plan"):
             self.df, self.thresholds, wanted = self.given, {}, []
             for number, plan in enumerate(self.plans):
-                name = str(plan.ranking)
-                scores, slack = self.reducer.scores.get(name, {}), self.reducer.slack.get(name, USUAL)
-                found = Thresholds.of(plan, low, all_from, self._closed_to(all_from), scores, slack)
+                found = self._laid_out(number, plan, low, all_from)
                 if found is not None:
                     self.thresholds[number] = found
                 wanted.append(self._reaching(number, f"{number}", plan.answered_to))
@@ -217,17 +231,34 @@ class _Batch:
             self.progress.guessed_thresholds = sum(thresholds.guesses for thresholds in self.laid_out.values())
             self.seen = " OR ".join([*wanted, behind, *always])
             always += self._without(contests, dict(enumerate(wanted)), behind)
-        return self._collect(self.seen, None if crowded else self._limit, list(contests.values()), always, all_from)
+            groups = [found for number, found in self.thresholds.items() if number in self.groups]
+            expected = sum(thresholds.expected(None, low, all_from) for thresholds in groups)
+            if any(scores.levels is None for scores in self.groups.values()):  # of whose groups nothing is known yet
+                expected = max(expected, self.reducer.forecast.density * (all_from - low))
+        most = None if crowded else max(self._limit, int(expected))
+        return self._collect(self.seen, most, list(contests.values()), always, all_from)
+
+    def _laid_out(self, number: int, plan: RankingPlan, low: int, all_from: int) -> Thresholds | None:
+        """Lay out the thresholds of a ranking before the first pass."""
+        name, closed_to = str(plan.ranking), self._closed_to(all_from)
+        if plan.ranking.partition_by is None:
+            scores, slack = self.reducer.scores.get(name), self.reducer.slack.get(name, USUAL)
+            return Thresholds.of(plan, low, all_from, closed_to, scores, slack)
+        if not GroupScores.can_learn(plan):
+            return None
+        known = self.reducer.groups.get(name)
+        self.groups[number] = groups = known if known is not None and known.plan is plan else GroupScores(plan)
+        return groups.thresholds(low, all_from, closed_to, self.reducer.slack.setdefault(name, 1.0))
 
     @property
     def _limit(self) -> int:
-        """What a task may send."""
+        """What a task may send, where no more is expected."""
         return max(MOST_COLLECTED, 4 * self.reducer.most)
 
     def _contests(
         self,
         counted: dict[int, int],
-        scores: dict[str, dict[Any, ScoreDistribution]],
+        scores: dict[str, ScoreDistribution],
         low: int,
         high: int,
         everywhere: bool = False,
@@ -242,14 +273,14 @@ class _Batch:
             if number not in counted:
                 continue
             plan = self.plans[number]
-            many = thresholds.expected(scores.get(str(plan.ranking), {}), low, high)
+            many = thresholds.expected(scores.get(str(plan.ranking)), low, high)
             if many <= MANY and not everywhere:
                 continue
             cuts = thresholded(plan).pane_edges(low, 2 * high - low)  # the batch may reach further than forecast
-            places = plan.k * len(thresholds.values) * (1 + int(np.count_nonzero((cuts > low) & (cuts < high))))
+            places = plan.k * thresholds.known * (1 + int(np.count_nonzero((cuts > low) & (cuts < high))))
             sql, since = self.reducer.sql(plan), counted[number]
             contest = Contest.of(plan, sql, self.reducer.schema, self.reducer.time, since, cuts)
-            if contest is not None and (many > 2 * places or everywhere):
+            if contest is not None and (many > WORTH * places or everywhere):
                 found[number] = contest
         self.progress.contests = max(self.progress.contests, len(found))
         return found
@@ -263,7 +294,7 @@ class _Batch:
     def _reaching(self, number: int, name: str, low: int) -> str:
         """Return, as SQL, which rows reach a group's thresholds; joins them to the batch where need be."""
         where, merit, part = self.reducer.sql(self.plans[number])
-        if number not in self.thresholds:
+        if number not in self.thresholds or self.thresholds[number].empty:
             return f"({where})"
         self.df, threshold = self.thresholds[number].apply(self.df, self.reducer.time, part, name, low)
         reaches = f"NOT coalesce({merit} < {threshold}, false)"  # rows without a merit or a time come to be counted
@@ -318,7 +349,7 @@ class _Batch:
                 self.reducer.slack[name] = min(max(factor, 1.0), MOST_SLACK)
 
     def _read_again(
-        self, missed: dict[int, BoolArray], whole: bool, scores: dict[str, dict[Any, ScoreDistribution]], turn: int
+        self, missed: dict[int, BoolArray], whole: bool, scores: dict[str, ScoreDistribution], turn: int
     ) -> None:
         """Read what missed events once more: with a guess from this batch's own sample, or, after that, with none."""
         time, low, high, wanted = self.reducer.time, ALWAYS, NEVER, {}
@@ -327,7 +358,7 @@ class _Batch:
                 plan, before = self.plans[number], self.thresholds[number]
                 start, end = before.extent(panes)
                 low, high = min(low, start), max(high, end)
-                again = scores.get(str(plan.ranking), {}) if turn == 0 else {}
+                again = scores.get(str(plan.ranking)) if turn == 0 else None
                 newest = self.newest if whole else ALWAYS
                 self.thresholds[number] = before.lowered(plan, panes, again, newest)
                 wanted[number] = self._reaching(number, f"{number}_{turn}", NEVER)
@@ -409,6 +440,11 @@ class _Batch:
             answers = self.monitor.merge(rows, not_after=self.not_after)
             if len(answers):
                 self.progress.answers.append(answers)
+        if self.groups and rows.num_rows:
+            with self.progress.phase("plan"):
+                batch = EventBatch(rows.combine_chunks().to_batches()[0], self.reducer.source, self.not_after)
+                for scores in self.groups.values():
+                    scores.take(batch)
 
     def _in_order(self, rows: pa.Table) -> pa.Table:
         """Sort rows by time, then id, then all they have: Spark gives the rows of a batch no order of arrival."""
@@ -424,14 +460,20 @@ class _Batch:
         time: IntArray = event_times(column, self.reducer.source).drop_null().to_numpy()
         return time if self.not_after is None else time[time <= self.not_after]
 
-    # What the sample says.
+    # What is learned.
+
+    def learn(self, since: int) -> None:
+        """Learn what the groups of each ranking are like from what came back of them after a time."""
+        for scores in self.groups.values():
+            scores.learn(since, self.newest, self._closed_to(self.newest), all_came=not self.progress.contests)
+        self.reducer.groups = {str(scores.plan.ranking): scores for scores in self.groups.values()}
 
     def sampled_after(self, before: int) -> int:
         """Return about how many rows of the batch are later than a time."""
         return int(np.count_nonzero(self._times(self.sample) > before)) * self.every
 
-    def scores_after(self, before: int) -> dict[str, dict[Any, ScoreDistribution]]:
-        """Learn from the sample how each group's scores are spread, by partition, among events after a time."""
+    def scores_after(self, before: int) -> dict[str, ScoreDistribution]:
+        """Learn from the sample how scores are spread among events after a time, by ranking without partitions."""
         if self.sample.num_rows == 0:
             return {}
         batch = self.sample.combine_chunks().to_batches()[0]
@@ -445,7 +487,8 @@ class _Batch:
         if np.count_nonzero(fresh) < np.count_nonzero(good) // 4:
             fresh = good
         span = int(np.ptp(moment[fresh])) if fresh.any() else 0
-        return {str(g.ranking): _spread(g, batch, moment, fresh, (span, self.every)) for g in self.plans}
+        plain = [plan for plan in self.plans if plan.ranking.partition_by is None]
+        return {str(g.ranking): _spread(g, batch, moment, fresh, (span, self.every)) for g in plain}
 
 
 def _mix(time: IntArray, ids: IntArray) -> IntArray:
@@ -461,15 +504,7 @@ def _mixed(time: str, id_: str, kind: pa.DataType) -> str:
 
 def _spread(
     plan: RankingPlan, batch: pa.RecordBatch, time: IntArray, fresh: BoolArray, extent: tuple[int, int]
-) -> dict[Any, ScoreDistribution]:
-    merit, taken, part = plan.merits(batch)
+) -> ScoreDistribution:
+    merit, taken, _ = plan.merits(batch)
     taken &= fresh
-    if part is None:
-        return {None: ScoreDistribution.fit(time[taken], merit[taken], *extent)}
-    coded = part.dictionary_encode(null_encoding="encode")
-    code = coded.indices.to_numpy(zero_copy_only=False)
-    found: dict[Any, ScoreDistribution] = {}
-    for number, value in enumerate(coded.dictionary.to_pylist()):
-        mine = taken & (code == number)
-        found[value] = ScoreDistribution.fit(time[mine], merit[mine], *extent)
-    return found
+    return ScoreDistribution.fit(time[taken], merit[taken], *extent)

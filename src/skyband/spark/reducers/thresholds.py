@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from skyband.algorithms.base import Thresholded
 from skyband.engine.plans import RankingPlan
-from skyband.events.keys import is_text
 from skyband.order import BoolArray, FloatArray, IntArray
 from skyband.spark.reducers.guesses import ScoreDistribution, wanted
 from skyband.windows import ALWAYS
@@ -28,27 +26,25 @@ MOST_BUCKETS = 1 << 14
 MOST_NUMBERS = 1 << 22
 MOST_EVEN = 1 << 11
 """Up to so many buckets are laid out so that none has events of two intervals."""
-FEW_PARTITIONS = 64
-"""So many partitions at most are looked up in a constant; more are joined."""
 NOTHING = np.inf
 """A threshold that only infinite merits reach, which no other threshold keeps out."""
 
 
 @dataclass
 class Thresholds:
-    """What events must reach, by partition and by *interval* between neighbouring cuts.
+    """What events must reach, by *interval* between neighbouring cuts; `GroupThresholds` has those of partitions.
 
     An interval is a pane, or, where it is `merged`, several. Within a pane an event cannot matter that K others of the
     same pane dominate. A merged interval is at most half as long as the shortest window: every window that holds a part
     of it holds it all, or all of the interval before, or all of the one behind: an event cannot matter that K others
     dominate in each of these three. That lets far fewer through than pane after pane would.
 
-    `values` has the merit that K events of each interval reach; `guessed` where that is not known but guessed.
+    `values` has, in one row, the merit that K events of each interval reach; `guessed` where that is not known but
+    guessed.
     """
 
     cuts: IntArray
     merged: BoolArray
-    partitions: pa.Array | None
     values: FloatArray
     guessed: BoolArray
 
@@ -59,7 +55,7 @@ class Thresholds:
         low: int,
         all_from: int,
         closed_to: int,
-        scores: dict[Any, ScoreDistribution],
+        scores: ScoreDistribution | None,
         slack: float,
     ) -> Thresholds | None:
         """Lay out the thresholds of a group's open panes before a batch; None where every event matters.
@@ -68,31 +64,36 @@ class Thresholds:
         intervals end before: a query that comes later finds what it would have found without them. Guesses are made of
         `scores` and `slack`.
         """
-        if plan.thresholded is None or plan.partition_type == "time":  # a moment has other forms in other zones
+        if plan.thresholded is None:
             return None
         cuts = plan.thresholded.pane_edges(low, all_from)
         cuts = cuts[: np.searchsorted(cuts, all_from) + 1]
         merged = np.zeros(max(len(cuts) - 1, 0), bool)
-        if all(spread.slope == 0.0 for spread in scores.values()):  # else merged intervals would be guessed too low
+        if scores is None or scores.slope == 0.0:  # else merged intervals would be guessed too low
             cuts, merged = _merge(cuts, low, closed_to, plan.shortest // 2)
         starts, ends = cuts[:-1], np.minimum(cuts[1:], all_from)
-        place, part, merit = thresholded(plan).kth_best(cuts)
-        known, row = _partitions(plan, part, scores)
-        if known is not None and len(known) == 0:
-            return None
-        values = np.full((1 if known is None else len(known), len(starts)), -np.inf)
-        for number, value in enumerate(_keys(known)):
-            if value in scores:
-                values[number] = scores[value].guess(starts, ends, slack * wanted(plan.k))
+        values = np.full((1, len(starts)), -np.inf)
+        if scores is not None:
+            values[0] = scores.guess(starts, ends, slack * wanted(plan.k))
         guessed = values > -np.inf
-        values[row, place] = merit
-        guessed[row, place] = False
-        return cls(cuts, merged, known, values, guessed)
+        place, _, merit = thresholded(plan).kth_best(cuts)
+        values[0, place], guessed[0, place] = merit, False
+        return cls(cuts, merged, values, guessed)
 
     @property
     def guesses(self) -> int:
-        """In how many intervals, partition by partition, the threshold is a guess."""
+        """In how many intervals, group by group, the threshold is a guess."""
         return int(np.count_nonzero(self.guessed))
+
+    @property
+    def empty(self) -> bool:
+        """Whether every event reaches these thresholds."""
+        return not bool((self.values > -np.inf).any())
+
+    @property
+    def known(self) -> int:
+        """How many groups there are, as far as is known."""
+        return 1
 
     def missed(self, plan: RankingPlan, newest: int) -> BoolArray:
         """Return where events may be missing: fewer than K have reached a guess, here or, if merged, next to here.
@@ -107,20 +108,15 @@ class Thresholds:
 
     def _held(self, plan: RankingPlan) -> FloatArray:
         """Return the merit of the K-th best event that each interval now holds, minus infinity where it holds fewer."""
-        place, part, merit = thresholded(plan).kth_best(self.cuts)
-        row = np.zeros(len(part), np.int64)
-        if self.partitions is not None:
-            places = {value: place for place, value in enumerate(self.partitions.to_pylist())}
-            row = np.array([places.get(v, -1) for v in plan.partitions(part).to_pylist()], np.int64)
+        place, _, merit = thresholded(plan).kth_best(self.cuts)
         held = np.full(self.values.shape, -np.inf)
-        held[row[row >= 0], place[row >= 0]] = merit[row >= 0]
+        held[0, place] = merit
         return held
 
-    def expected(self, scores: dict[Any, ScoreDistribution], low: int, high: int) -> float:
+    def expected(self, scores: ScoreDistribution | None, low: int, high: int) -> float:
         """Return about how many events reach these thresholds from `low` to `high`, as their scores are spread."""
         start, end = np.clip(self.cuts[:-1], low, high), np.clip(self.cuts[1:], low, high)
-        rows = zip(_keys(self.partitions), self._limits(), strict=True)
-        return float(sum(scores[value].reaching(start, end, limits).sum() for value, limits in rows if value in scores))
+        return 0.0 if scores is None else float(scores.reaching(start, end, self._limits()[0]).sum())
 
     def extent(self, intervals: BoolArray) -> tuple[int, int]:
         """Return where the first of some intervals begins and the last one ends."""
@@ -128,12 +124,12 @@ class Thresholds:
         return int(self.cuts[places[0]]), int(self.cuts[places[-1] + 1])
 
     def lie_in(self, intervals: BoolArray, time: IntArray) -> BoolArray:
-        """Return which times lie in some intervals, of whatever partition."""
+        """Return which times lie in some intervals, of whatever group."""
         chosen = np.concatenate([[False], intervals.any(axis=0), [False]])
         return chosen[np.searchsorted(self.cuts, time, side="right")]
 
     def lowered(
-        self, plan: RankingPlan, intervals: BoolArray, scores: dict[Any, ScoreDistribution], newest: int
+        self, plan: RankingPlan, intervals: BoolArray, scores: ScoreDistribution | None, newest: int
     ) -> Thresholds:
         """Return lower thresholds for the intervals that missed events; the others let nothing more through.
 
@@ -141,14 +137,13 @@ class Thresholds:
         """
         values = np.full(self.values.shape, NOTHING)
         values[intervals] = -np.inf
-        for place, value in enumerate(_keys(self.partitions)):
-            if value in scores:
-                guess = scores[value].guess(self.cuts[:-1], self.cuts[1:], 2 * wanted(plan.k))
-                values[place] = np.where(intervals[place] & (guess < self.values[place]), guess, values[place])
+        if scores is not None:
+            guess = scores.guess(self.cuts[:-1], self.cuts[1:], 2 * wanted(plan.k))
+            values[0] = np.where(intervals[0] & (guess < self.values[0]), guess, values[0])
         held = self._held(plan)
         values[intervals] = np.maximum(values[intervals], held[intervals])
         values[:, self.cuts[:-1] > newest] = held[:, self.cuts[:-1] > newest]
-        return Thresholds(self.cuts, self.merged, self.partitions, values, intervals & (values > held))
+        return Thresholds(self.cuts, self.merged, values, intervals & (values > held))
 
     def note(self, plan: RankingPlan, newest: int, closed_to: int) -> None:
         """Record in a group which events were filtered; all windows up to `closed_to` are answered after the batch."""
@@ -159,44 +154,34 @@ class Thresholds:
             depth = plan.k if behind[place] <= closed_to else 0
             thresholded(plan).record_filtered(low, high, depth, float(limits[place]))
 
-    def apply(self, df: DataFrame, time: str, partition: str | None, name: str, low: int) -> tuple[DataFrame, str]:
+    def apply(
+        self,
+        df: DataFrame,
+        time: str,
+        partition: str | None,  # noqa: ARG002 - of those that have some
+        name: str,  # noqa: ARG002
+        low: int,
+    ) -> tuple[DataFrame, str]:
         """Return the DataFrame, joined where needed, and the SQL text of an event's threshold.
 
         Before `low` and after the last pane there is no threshold: the text gives minus infinity there.
         """
-        origin, width, ladders = self._ladders(low)
-        bucket = f"({time} - {constant(origin, time)}) div {width}L"
-        place = f"cast(least(greatest({bucket}, 0L), {ladders.shape[1] - 1}L) AS INT) + 1"
-        if self.partitions is None:
-            return df, f"element_at({numbers(ladders[0].tolist(), 'double')}, {place})"
-        assert partition is not None
-        values = self.partitions
-        if is_text(values.type):  # by its bytes: a collation may take other texts for equal
-            values, partition = values.cast(pa.binary()), f"cast({partition} AS BINARY)"
-        if len(values) <= FEW_PARTITIONS and ladders.size <= MOST_BUCKETS:
-            return df, _chosen(values, partition, ladders, place)
-        from pyspark.sql import functions as F  # noqa: N812 - as everywhere
-
-        key, ladder = f"skyband_key_{name}", f"skyband_ladder_{name}"
-        begins = np.arange(len(ladders) + 1, dtype=np.int32) * ladders.shape[1]
-        lists = pa.ListArray.from_arrays(begins, ladders.ravel())
-        table = df.sparkSession.createDataFrame(pa.table({key: values, ladder: lists}))
-        joined = df.join(F.broadcast(table), F.expr(f"{partition} <=> {key}"), "left")
-        return joined, f"coalesce(element_at({ladder}, {place}), double('-Infinity'))"
+        place, ladders = self._ladders(time, low)
+        return df, f"element_at({numbers(ladders[0].tolist(), 'double')}, {place})"
 
     def _limits(self) -> FloatArray:
         """Return what an event must reach in each interval: if that is merged, the least of it and its neighbours."""
         limits: FloatArray = np.minimum(self.values, _beside(self.values, np.minimum, np.inf))
         return np.where(self.merged, limits, self.values)
 
-    def _ladders(self, low: int) -> tuple[int, int, FloatArray]:
-        """Return where buckets begin, how wide they are, and per partition their thresholds.
+    def _ladders(self, time: str, low: int) -> tuple[str, FloatArray]:
+        """Return, as SQL, which bucket an event is in, counted from 1, and the thresholds of all buckets.
 
         The first and the last bucket of each row stand for all times before and after the panes.
         """
         cuts = self.cuts
         if len(cuts) < 2:
-            return 0, 1, np.full((len(self.values), 2), -np.inf)
+            return "1", np.full((len(self.values), 2), -np.inf)
         begin, span = int(cuts[0]), int(cuts[-1] - cuts[0])
         most = max(1, min(MOST_BUCKETS, MOST_NUMBERS // len(self.values)))
         even = int(np.gcd.reduce(np.diff(cuts)))  # as the hours of days that are not equally long
@@ -212,7 +197,8 @@ class Thresholds:
         room = 1 << max(6, (buckets + 2).bit_length())
         ladders = np.full((len(ladder), room), -np.inf)
         ladders[:, 1 : buckets + 1] = ladder
-        return begin - width, width, ladders
+        bucket = f"({time} - {constant(begin - width, time)}) div {width}L"
+        return f"cast(least(greatest({bucket}, 0L), {room - 1}L) AS INT) + 1", ladders
 
 
 def thresholded(plan: RankingPlan) -> Thresholded:
@@ -220,11 +206,6 @@ def thresholded(plan: RankingPlan) -> Thresholded:
     found = plan.thresholded
     assert found is not None, "a ranking without thresholds has some"
     return found
-
-
-def _keys(partitions: pa.Array | None) -> list[Any]:
-    """Return by what the scores of each row of thresholds are found: a partition, or None where there are none."""
-    return [None] if partitions is None else partitions.to_pylist()
 
 
 def _beside(values: Any, either: np.ufunc, none: float) -> Any:
@@ -257,41 +238,6 @@ def _merge(cuts: IntArray, low: int, high: int, most: int) -> tuple[IntArray, Bo
         kept.append(max(int(np.searchsorted(cuts, here + length, side="right")) - 1, kept[-1] + 1))
     kept += range(last + 1, len(cuts))
     return cuts[kept], np.diff(kept) > 1
-
-
-def _partitions(
-    plan: RankingPlan, part: IntArray, scores: dict[Any, ScoreDistribution]
-) -> tuple[pa.Array | None, IntArray]:
-    """Return the partitions that have thresholds, and the place among them of each threshold's partition."""
-    if plan.ranking.partition_by is None:
-        return None, np.zeros(len(part), np.int64)
-    known, row = np.unique(part, return_inverse=True)
-    values = plan.partitions(known)
-    listed = set(values.to_pylist())
-    more = [value for value in scores if value not in listed and value == value]  # NaN is no key of a dict
-    if more:
-        values = pa.concat_arrays([values, pa.array(more, values.type)]) if len(values) else pa.array(more)
-    return values, row
-
-
-def _chosen(values: pa.Array, partition: str, ladders: FloatArray, place: str) -> str:
-    """Return the threshold in one of a few partitions: all ladders in one constant, after one for all others."""
-    known = values.is_valid().to_numpy(zero_copy_only=False)
-    order = np.argsort(~known, kind="stable")  # NULL comes last: it is in no array that Spark can search
-    ladders = np.vstack([np.full(ladders.shape[1], -np.inf), ladders[order]])
-    listed = values.drop_null()
-    if pa.types.is_binary(listed.type):
-        texts = [f"unhex('{value.hex()}')" for value in listed.to_pylist()]
-        array = f"array({', '.join(texts)})"
-    elif pa.types.is_floating(listed.type):
-        array = numbers(listed.to_pylist(), "double")
-    else:
-        array, partition = numbers(listed.cast(pa.int64()).to_pylist(), "bigint"), f"cast({partition} AS BIGINT)"
-    null = len(known) if not known.all() else 0
-    row = f"if(isnull({partition}), {null}, 0)"
-    if len(listed):
-        row = f"cast(coalesce(array_position({array}, {partition}), {row}) AS INT)"
-    return f"element_at({numbers(ladders.ravel().tolist(), 'double')}, {row} * {ladders.shape[1]} + {place})"
 
 
 def constant(number: int, time: str) -> str:
