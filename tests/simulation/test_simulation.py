@@ -9,6 +9,7 @@ import pytest
 
 from skyband.algorithms import ALGORITHMS
 from skyband.engine import pane_sums
+from skyband.spark.reducers import groups, guesses, ranking
 from tests.conformance.test_staircase import SMALL
 from tests.simulation import joins, runs, subscriptions
 from tests.simulation.histories import Can, History, draw
@@ -50,7 +51,11 @@ def test_restored_by_a_new_process() -> None:
 
 
 @pytest.mark.spark
-def test_streams_on_spark(spark: Any) -> None:
+def test_streams_on_spark(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (guesses, ranking):  # guesses are made in small batches too, and fail
+        monkeypatch.setattr(module, "EVERY", 2)
+        monkeypatch.setattr(module, "SMALL", 4)
+    monkeypatch.setattr(groups, "wanted", lambda k: k + 1.0)
     can, play = runs.spark(spark)
     for seed in range(6):
         runs.check(seed, can, play, "spark", rounds=30)

@@ -392,8 +392,10 @@ def test_a_large_batch_after_small_ones_is_not_taken_whole(spark: Any) -> None:
 def test_floods_never_change_an_answer(spark: Any, seed: int) -> None:
     rng = np.random.default_rng(100 + seed)
     kinds = [str(kind) for kind in rng.choice(["random", "ties", "rising", "falling"], 4)]
-    readings = both(spark, queries_of(rng), [events(rng, 2_000, 20_000 * b, kind) for b, kind in enumerate(kinds)])
-    assert sum(reading.discarded for reading in readings)
+    queries = queries_of(rng)
+    readings = both(spark, queries, [events(rng, 2_000, 20_000 * b, kind) for b, kind in enumerate(kinds)])
+    grouped = any(query.partition_by is not None for query in queries)  # of groups, many rows are expected
+    assert grouped or sum(reading.discarded for reading in readings)
 
 
 @pytest.mark.usefixtures("wary")
