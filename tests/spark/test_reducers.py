@@ -387,6 +387,17 @@ def test_a_large_batch_after_small_ones_is_not_taken_whole(spark: Any) -> None:
     assert readings[2].candidate_rows < 8_000 / 4
 
 
+@pytest.mark.usefixtures("wary")
+def test_tasks_that_send_much_only_together_are_looked_at_too(spark: Any) -> None:
+    sizes, most = [150, 150, 1_200], 4 * guesses.SMALL
+    assert sizes[2] / 2 < most < sizes[2], "each of two tasks sends fewer"
+    starts = [0, 1_500, 3_000]
+    tables = [events(np.random.default_rng(15), n, start) for n, start in zip(sizes, starts, strict=True)]
+    readings = both(spark, [sb.Query("q", k=3, score="x", window=sb.Window(8_000, slide=2_000))], tables)
+    assert [reading.discarded for reading in readings] == [0, 0, 1_200]
+    assert readings[2].scans == 3
+
+
 @pytest.mark.usefixtures("wary", "bold", "strict")
 @pytest.mark.parametrize("seed", range(4))
 def test_floods_never_change_an_answer(spark: Any, seed: int) -> None:

@@ -66,6 +66,7 @@ class RankingReducer:
         self.slack: dict[str, float] = {}
         self.most = 0  # rows that a task has sent of late
         self._known: tuple[list[Any] | None, list[str | Column]] = (None, [])
+        self._row: Column | None = None
 
     def needed(self, monitor: Monitor) -> list[str | Column]:
         """Return the columns that the monitor needs, and perhaps what decides on the sample; none: all of them."""
@@ -83,6 +84,15 @@ class RankingReducer:
             plain = not values and not joined and set(names) == set(self.schema.names)
             self._known = (groups, [] if plain else [*map(columns.quoted, names), *values])
         return self._known[1]
+
+    @property
+    def row(self) -> Column:
+        """The number of a row among those of its task; made once, since each call of Spark costs time."""
+        from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+        if self._row is None:
+            self._row = F.monotonically_increasing_id().alias(ROW)
+        return self._row
 
     def sample(self, every: int) -> str:
         """Return, as SQL, which rows belong to a sample of one row in so many."""
@@ -207,7 +217,7 @@ class _Batch:
     def _pass(self, low: int, all_from: int, crowded: bool = False) -> pa.Table:
         """Return what may matter; of a `crowded` batch, where groups let many rows through, the best of each pane."""
         if all_from == NEVER:
-            table = self._collect("true", None if crowded else 4 * SMALL)
+            table = self._whole(None if crowded else 4 * SMALL)
             self.progress.input_rows = table.num_rows
             return table
         with self.progress.phase("plan"):
@@ -223,13 +233,15 @@ class _Batch:
             if crowded and not contests:
                 contests = self._contests(counted, self.reducer.scores, low, all_from, everywhere=True)
             always = [f"isnull({self.reducer.id})"]
-            always += [] if self.not_after is None else [f"{self.reducer.time} > {self.not_after}L"]
             if self.sample.num_rows == 0:
                 self.every = THIN * EVERY if contests else EVERY
                 always.append(self.reducer.sample(self.every))
             self.laid_out = dict(self.thresholds)
             self.progress.guessed_thresholds = sum(thresholds.guesses for thresholds in self.laid_out.values())
             self.seen = " OR ".join([*wanted, behind, *always])
+            # Rows that are rejected as too late lie behind, so only a contest could keep them out.
+            if self.not_after is not None:
+                always.append(f"{self.reducer.time} > {constant(self.not_after, self.reducer.time)}")
             always += self._without(contests, dict(enumerate(wanted)), behind)
             groups = [found for number, found in self.thresholds.items() if number in self.groups]
             expected = sum(thresholds.expected(None, low, all_from) for thresholds in groups)
@@ -380,6 +392,25 @@ class _Batch:
 
     # What came back.
 
+    def _whole(self, most: int | None) -> pa.Table:
+        """Return all rows of the batch.
+
+        Raises `_TooManyRows` where they are more than `most`; then no task has sent many more than that. A small batch
+        costs little but the calls of Spark that make its plan, so these are few.
+        """
+        with self.progress.phase("plan"):
+            chosen, needed = self.given, self.reducer.needed(self.monitor)
+            if most is not None:
+                chosen = chosen.where(f"(monotonically_increasing_id() & {PLACE}L) <= {most}L")
+            chosen = chosen.select(*needed) if needed else chosen
+        self.progress.scans += 1
+        with self.progress.phase("scan"):
+            table = columns.collected(chosen)
+        if most is not None and table.num_rows > most:
+            self.progress.discarded += table.num_rows
+            raise _TooManyRows
+        return table
+
     def _collect(
         self,
         wanted: str,
@@ -392,8 +423,6 @@ class _Batch:
 
         Raises `_TooManyRows` where there are no contests, and a task has more than about `most` of these rows.
         """
-        from pyspark.sql import functions as F  # noqa: N812 - as everywhere
-
         reducer = self.reducer
         if most is not None:  # in steps, so that the generated code stays the same
             most = None if contests else 1 << (most - 1).bit_length()
@@ -403,7 +432,7 @@ class _Batch:
                 latest = (after, ALWAYS if self.not_after is None else self.not_after)
                 chosen = best_of_panes(chosen, needed, contests, free, reducer.source.id, latest)
             else:
-                chosen = chosen.select(*(needed or ["*"]), F.monotonically_increasing_id().alias(ROW))
+                chosen = chosen.select(*(needed or ["*"]), reducer.row)
                 if most is not None:  # Spark lets no filter pass a column that depends on the rows before
                     chosen = chosen.where(f"(`{ROW}` & {PLACE}L) <= {most}L")
         self.progress.scans += 1
