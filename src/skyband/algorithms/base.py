@@ -124,6 +124,8 @@ class Algorithm(ABC):
     exact: ClassVar[bool] = True
     distincts: ClassVar[tuple[Distinct | None, ...]] = (None, "best", "latest")
     kinds: ClassVar[tuple[Kind, ...]] = ("sliding", "cumulative", "all_time", "calendar")
+    every_watermark: ClassVar[bool] = True
+    """Whether `answer` is called at every watermark, as the papers have it; else where a window ends."""
 
     def __init__(self, store: EventStore, distinct: Distinct | None) -> None:
         self.store = store

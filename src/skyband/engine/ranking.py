@@ -455,7 +455,9 @@ class RankingGroup(QueryGroup):
         if counts != (watermark is None):
             return None
         limit = self.arrived if watermark is None else self.position(watermark)
-        return None if limit < self._progress()[2] else [limit] * len(self.schedules)
+        if not self._algorithm.every_watermark and limit < self._progress()[2]:
+            return None  # no window ends
+        return [limit] * len(self.schedules)
 
     def answer(self, due: DueWindows, limits: Sequence[int]) -> list[AnswerBlock]:
         """Answer windows, and close those of each query up to its limit."""

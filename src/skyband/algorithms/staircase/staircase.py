@@ -71,6 +71,7 @@ class Staircase(Algorithm):
 
     name = "staircase"
     summary = "one staircase skyband for all queries; the default"
+    every_watermark = False
 
     def __init__(self, store: EventStore, distinct: Distinct | None) -> None:
         super().__init__(store, distinct)

@@ -54,6 +54,7 @@ class TiedPanes(Algorithm):
 
     name = "ties"
     summary = "all that tie with the best k of each pane; for queries with ties"
+    every_watermark = False
 
     def __init__(self, store: EventStore, distinct: Distinct | None, ties: Ties, most: int) -> None:
         super().__init__(store, distinct)
