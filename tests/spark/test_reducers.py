@@ -390,11 +390,12 @@ def test_a_large_batch_after_small_ones_is_not_taken_whole(spark: Any) -> None:
 @pytest.mark.usefixtures("wary")
 def test_tasks_that_send_much_only_together_are_looked_at_too(spark: Any) -> None:
     sizes, most = [150, 150, 1_200], 4 * guesses.SMALL
-    assert sizes[2] / 2 < most < sizes[2], "each of two tasks sends fewer"
+    assert sizes[2] / 2 < most < sizes[2], "each of two tasks sends fewer; a single one stops"
     starts = [0, 1_500, 3_000]
     tables = [events(np.random.default_rng(15), n, start) for n, start in zip(sizes, starts, strict=True)]
     readings = both(spark, [sb.Query("q", k=3, score="x", window=sb.Window(8_000, slide=2_000))], tables)
-    assert [reading.discarded for reading in readings] == [0, 0, 1_200]
+    assert [reading.discarded for reading in readings[:2]] == [0, 0]
+    assert most < readings[2].discarded <= sizes[2]
     assert readings[2].scans == 3
 
 
@@ -406,7 +407,7 @@ def test_floods_never_change_an_answer(spark: Any, seed: int) -> None:
     queries = queries_of(rng)
     readings = both(spark, queries, [events(rng, 2_000, 20_000 * b, kind) for b, kind in enumerate(kinds)])
     grouped = any(query.partition_by is not None for query in queries)  # of groups, many rows are expected
-    assert grouped or sum(reading.discarded for reading in readings)
+    assert grouped or sum(reading.discarded for reading in readings) > 0
 
 
 @pytest.mark.usefixtures("wary")

@@ -56,7 +56,8 @@ def test_rankings_over_calendars_read_through_spark_are_the_same(spark: Any, par
         for i, window in enumerate(CALENDARS)
     ]
     readings = both(spark, queries, [moved(table) for table in drawn(5)])
-    assert min(reading.candidate_rows for reading in readings) < 1_500, "thresholds go to the data"
+    if partition_by is None:  # of groups over calendars, all rows come: docs/spark.md
+        assert min(reading.candidate_rows for reading in readings) < 1_500, "thresholds go to the data"
 
 
 @pytest.mark.parametrize("window", [*GROWING[:2], *CALENDARS])
