@@ -59,7 +59,7 @@ def test_every_experiment_leaves_rows(smoke: Path) -> None:
     assert {row.value for row in found["scores"]} == set(benchmark.SCORES)
     assert [int(row.value) for row in found["queries"]] == [1, *TINY.queries]
     assert [row.value for row in found["partitions"]] == ["none", *map(str, TINY.groups)]
-    timed = {"agreement", "micro-batches"}  # where answers are compared, or only time is looked at
+    timed = {"agreement", "micro-batches", "latency"}  # where answers are compared, or only time is looked at
     assert all(row.answers and row.answer_rows for row in rows if row.way == "skyband" and row.experiment not in timed)
     assert len({row.value for row in found["micro-batches"]}) == len(spark_targets.SIZES)
     assert all(row.ratio and row.amount for row in found["micro-batches"])

@@ -6,7 +6,6 @@ EQUIVALENT: dict[str, dict[str, list[str]]] = {
     "engine/ranking.py": {
         "plans again when it is asked: costs time only": [
             "RankingGroup.algorithm: self._planned = True -> pass",
-            "RankingGroup.add: self._planned = True -> pass",
         ],
         "makes room one event sooner": [
             "RankingGroup._compact: self.store.size > share * len(self.algorithm.kept()) + spare"
@@ -82,9 +81,6 @@ EQUIVALENT: dict[str, dict[str, list[str]]] = {
     "algorithms/staircase/panes.py": {
         "a short cut: what follows finds nothing to add": [
             "Panes.cover: self.cuts[0] <= low -> (self.cuts[0] < low)",
-        ],
-        "all is settled once more, though nothing was cut: costs time only": [
-            "Panes.refine: len(new) > 0 -> (len(new) >= 0)",
         ],
         "what is filled begins at a cut, so a pane that ends where it ends is whole": [
             "Panes.restore: ends > high -> (ends >= high)",

@@ -35,7 +35,6 @@ STALE = "remote values are stale or not known"
 UNSEEN = "remote values of other objects may be stale"
 CUT = "cut at {:,} rows"
 _WAITING = ["id", "stream", "time", "remote"]
-_NO_WAITING = pa.table({name: [] for name in _WAITING})
 Condition = Callable[[Any], Any]
 """Whether a remote value, or each of a column, passes a filter; NaN does not."""
 
@@ -279,7 +278,7 @@ class RemoteJoin:
         inner = {f"objects/{name}": table for name, table in tables.items()}
         return (
             {"objects": meta, "election": self.election.state(), "forgot_to": self._forgot_to},
-            inner | {"waiting": self._waiting.as_table().select(_WAITING) if len(self._waiting) else _NO_WAITING},
+            inner | {"waiting": self._waiting.as_table().select(_WAITING) if len(self._waiting) else _none_waiting()},
         )
 
     def load(self, state: State) -> None:
@@ -292,3 +291,8 @@ class RemoteJoin:
         columns = (tables["waiting"][name].combine_chunks() for name in _WAITING)
         ids, stream, time, remote = columns
         self._waiting = self._unscored(Arrivals.of(ids, stream, time, remote=remote))
+
+
+def _none_waiting() -> pa.Table:
+    """Return the columns of what waits, without rows; not made when imported, since that would load pandas."""
+    return pa.table({name: [] for name in _WAITING})

@@ -397,9 +397,9 @@ class Blocks:
         --------
         >>> blocks = Blocks.of(np.arange(0, 210, 10), 180, 300)
         >>> blocks.cuts.tolist()
-        [0, 20, 40, 50, 60, 70, 80, 90, 100, 110, 120, 130, 140, 150, 160, 170, 180, 190, 200]
+        [0, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120, 130, 140, 150, 160, 170, 180, 190, 200]
         >>> blocks.ends.tolist()[-4:], blocks.whole.tolist()[:4]
-        ([180, 180, 190, 200], [False, False, True, True])
+        ([180, 180, 190, 200], [False, True, True, True])
         """
         last = int(np.searchsorted(cuts, closed_to, side="right")) - 1
         kept, ends, alone = [], [], []
