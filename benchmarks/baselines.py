@@ -8,6 +8,7 @@ of `window` (number w: the window starts at w slides), `id` and `score`; `tidy` 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
 
+from benchmarks import machine
 from benchmarks.measure import Job, Row, Timing, timed
 from benchmarks.workloads import COLUMNS
 from skyband.answers.answer import Answers
@@ -83,6 +85,20 @@ def closed_windows(source: pa.Table, queries: Sequence[Query]) -> Job:
     return job
 
 
+def in_batches(source: pa.Table, queries: Sequence[Query], rows: int) -> Job:
+    """Push so many events at once, and answer after each batch the windows that have ended by then."""
+    batches = source.to_batches(max_chunksize=rows)
+
+    def job() -> list[Answers]:
+        monitor = Monitor(queries, time="time", id="id", time_unit="us")
+        parts = []
+        for batch in batches:
+            parts += [monitor.push(batch), monitor.advance(batch["time"][-1].as_py())]
+        return _with_columns(parts)
+
+    return job
+
+
 def numpy_pass(source: pa.Table, queries: Sequence[Query]) -> Job:
     """Pass once over the scores: compare all with one threshold, compress what is above.
 
@@ -93,6 +109,21 @@ def numpy_pass(source: pa.Table, queries: Sequence[Query]) -> Job:
     keep = min(len(score), panes * queries[0].most_rows)
     bar = np.partition(score, len(score) - keep)[len(score) - keep]
     return lambda: np.flatnonzero(score > bar)
+
+
+ONLY_READING = "only reading"
+"""The name of the physical limit: no way to answer can be faster than memory gives the columns."""
+
+
+def only_reading(source: pa.Table, queries: Sequence[Query] = ()) -> Job:  # noqa: ARG001 - it only reads
+    """Read all columns once from memory, on all cores, and do nothing with them."""
+    pieces = [piece for column in source.columns for piece in np.array_split(column.to_numpy(), 8 * machine.cores())]
+
+    def job() -> float:
+        with ThreadPoolExecutor(machine.cores()) as pool:
+            return sum(float(most) for most in pool.map(np.max, pieces))
+
+    return job
 
 
 def numpy_loop(source: pa.Table, queries: Sequence[Query]) -> Job:

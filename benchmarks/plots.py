@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -81,6 +82,17 @@ def speeds(rows: Sequence[Row], path: Path, log: bool = True) -> None:
         axes.set_xlabel("million events a second")
         if log:
             axes.xaxis.set_major_formatter("{x:,.4g}")
+
+
+def slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """Return the exponent of the power of `x` that `y` follows best: the slope of a line through the logarithms.
+
+    Examples
+    --------
+    >>> [round(slope([10, 100, 1_000], y), 2) for y in ([5, 5, 5], [1, 10, 100], [8, 4, 2])]
+    [0.0, 1.0, -0.3]
+    """
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
 def log_log(axes: Any, x: str, y: str) -> None:

@@ -51,13 +51,17 @@ def listing(*columns: str) -> Callable[[Sequence[Row]], Table]:
 
 @dataclass(frozen=True)
 class Section:
-    """One section of a page: what it shows, of which rows, as a picture (where there is one) and as a table."""
+    """One section of a page: what it shows, of which rows, as a picture (where there is one) and as a table.
+
+    `curves` are the ways whose cost is followed along the parameter; the page says how steeply each grows.
+    """
 
     title: str
     text: str
     plot: Plot | None
     shows: Callable[[Any], bool]
     table: Callable[[Sequence[Any]], Table] = field(default_factory=listing)
+    curves: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,21 @@ def _section(name: str, section: Section, rows: Sequence[Any], folder: Path) -> 
         path = folder / f"{name}.svg"
         plots.draw(section.plot, shown, path)
         parts.append(f"![{section.title}]({folder.name}/{path.name})")
+    if section.curves:
+        parts.append(slopes(shown, section.curves))
     return "\n\n".join([*parts, _table(*section.table(shown))])
+
+
+def slopes(rows: Sequence[Row], ways: Sequence[str]) -> str:
+    """Say with which power of the parameter the time per event of some ways grows."""
+    found = {way: [row for row in rows if row.way == way] for way in ways}
+    powers = {
+        way: plots.slope([float(row.value) for row in curve], plots.per_event(curve))
+        for way, curve in found.items()
+        if len(curve) > 1
+    }
+    told = ", ".join(f"{power:+.2f} (*{way}*)" for way, power in powers.items())
+    return f"Slope of the time per event, both axes logarithmic (0 is flat, 1 proportional): {told}."
 
 
 def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks import baselines, joined
+from benchmarks.baselines import ONLY_READING
 from benchmarks.core import duckdb_baseline, groups, polars_baseline
 from benchmarks.core.aggregates import aggregates
 from benchmarks.core.live import live
@@ -29,6 +30,7 @@ SPAN = 2_000  # seconds of event time of the usual stream
 LONG_SPAN = 20_000  # of the one for windows of up to 10,240 s
 ORDER_SPAN = 10_000  # of the one for windows of up to 5,120 s in random and in falling order
 USUAL = Patience()
+MOST_BATCHES = 5_000  # of a stream that is cut into small batches
 WINDOWS = [80 * 2**i for i in range(8)]  # multiples of the slide, so that all have the same panes
 
 
@@ -38,7 +40,7 @@ class Scale:
 
     Events of the usual stream; numbers of queries to share it; how many of them the peers get; how often to
     count the kept candidates during a run; how often to repeat; where Parquet files go (None: a temporary folder);
-    numbers of ids to sum up.
+    numbers of ids to sum up, beside peers and alone.
     """
 
     events: int = 20_000_000
@@ -48,12 +50,13 @@ class Scale:
     patience: Patience = USUAL
     data: Path | None = None
     ids: tuple[int, ...] = (1_000, 100_000)
+    more_ids: tuple[int, ...] = (10_000, 1_000_000)
 
     @classmethod
     def of(cls, *, full: bool, smoke: bool, data: Path | None) -> Scale:
         """Return the scale that was asked for."""
         if smoke:
-            return cls(200_000, (2, 5, 10), 3, 20, Patience(0.0), data, (50, 500))
+            return cls(200_000, (2, 5, 10), 3, 20, Patience(0.0), data, (50, 500), (5_000,))
         return cls(100_000_000, patience=Patience(6.0, 3, 30), data=data) if full else cls(data=data)
 
     @property
@@ -71,7 +74,7 @@ def scores(scale: Scale) -> Iterator[Row]:
     """One query against one NumPy pass over the scores, for scores of different kinds."""
     for kind in SCORES:
         source = scale.stream(kind)
-        named = {"numpy-pass": baselines.numpy_pass, "skyband": baselines.skyband}
+        named = {"numpy-pass": baselines.numpy_pass, "skyband": baselines.skyband, ONLY_READING: baselines.only_reading}
         yield from _compare("pass", "scores", kind, named, source, one_query(), scale, "numpy-pass")
 
 
@@ -79,6 +82,7 @@ def window(scale: Scale) -> Iterator[Row]:
     """Windows of doubling size: the time, and the most candidates kept."""
     source = scale.stream(span=LONG_SPAN)
     timings = _sweep({size: baselines.closed_windows(source, one_query(size)) for size in WINDOWS}, scale)
+    yield from _only_reading(source, "window", "window_s", WINDOWS, scale)
     for size, timing in timings.items():
         half = timings.get(size // 2) if size > WINDOWS[0] else None
         row = baselines.row(timing, "window", "window_s", size, "skyband", source.num_rows)
@@ -99,6 +103,18 @@ def order(scale: Scale) -> Iterator[Row]:
         yield replace(row, ratio=ratio, baseline="skyband, uniform")
 
 
+def batch_sizes(scale: Scale) -> Iterator[Row]:
+    """One query, pushed and advanced in batches of ten events to a million."""
+    source = scale.stream()
+    jobs, parts = {}, {}
+    for rows in [10**i for i in range(1, 7) if 10**i <= scale.events]:
+        parts[rows] = source.slice(0, min(source.num_rows, MOST_BATCHES * rows))
+        jobs[rows] = baselines.in_batches(parts[rows], one_query(), rows)
+    for rows, timing in _sweep(jobs, scale).items():
+        yield baselines.row(timing, "batch-size", "events of a batch", rows, "skyband", parts[rows].num_rows)
+    yield from _only_reading(source, "batch-size", "events of a batch", list(jobs), scale)
+
+
 WAYS = {"skyband": baselines.skyband, "by reference": baselines.by_reference, "as a table": baselines.as_table}
 
 
@@ -116,6 +132,7 @@ def queries(scale: Scale) -> Iterator[Row]:
         for (name, count), timing in timings.items():
             row = baselines.row(timing, "queries", "queries", count, f"{name}, k up to {top:,}", source.num_rows)
             yield replace(row, ratio=timing.best / timings[name, 1].best, baseline="one query")
+    yield from _only_reading(source, "queries", "queries", (1, *scale.queries), scale)
 
 
 def ks(scale: Scale) -> Iterator[Row]:
@@ -126,6 +143,7 @@ def ks(scale: Scale) -> Iterator[Row]:
     for k, timing in timings.items():
         row = baselines.row(timing, "k", "k", k, "skyband", source.num_rows)
         yield replace(row, ratio=timing.best / timings[100].best, baseline="k = 100")
+    yield from _only_reading(source, "k", "k", sizes, scale)
 
 
 def parquet(scale: Scale) -> Iterator[Row]:
@@ -154,6 +172,7 @@ SMART: dict[str, baselines.Way] = {
     "polars panes, one pass": polars_baseline.panes_in_one,
     "duckdb panes": duckdb_baseline.panes,
 }
+LIMITED = SMART | {ONLY_READING: baselines.only_reading}
 LOOPS: dict[str, baselines.Way] = {
     "skyband": baselines.skyband,
     "numpy loop": baselines.numpy_loop,
@@ -169,7 +188,7 @@ def peers(scale: Scale) -> Iterator[Row]:
     yield from baselines.check(
         "one query", SMART | LOOPS | {"naive": baselines.naive}, small, one_query(), small.num_rows
     )
-    plan = (("one query", SMART, 1), ("one query, loops", LOOPS, 10))
+    plan = (("one query", LIMITED, 1), ("one query, loops", LOOPS, 10))
     baseline: dict[str, baselines.Way] = {"skyband": baselines.skyband, "naive": baselines.naive}
     for value, named, share in (*plan, ("one query, naive", baseline, 100)):
         source = scale.stream(share=share)
@@ -209,6 +228,7 @@ EXPERIMENTS: dict[str, Callable[[Scale], Iterator[Row]]] = {
     "order": order,
     "queries": queries,
     "k": ks,
+    "batch-size": batch_sizes,
     "parquet": parquet,
     "peers": peers,
     "many": many,
@@ -233,6 +253,15 @@ def most_kept(source: pa.Table, queries: Sequence[Query], samples: int) -> int:
         monitor.advance(part["time"][-1].as_py() + 1)
         most = max(most, monitor.stats().kept)
     return most
+
+
+def _only_reading(
+    source: pa.Table, experiment: str, parameter: str, values: Sequence[int], scale: Scale
+) -> Iterator[Row]:
+    """The limit of a curve: reading the columns takes as long for the least value as for the greatest."""
+    timings = side_by_side({ONLY_READING: baselines.only_reading(source)}, scale.patience)
+    for value in (values[0], values[-1]):
+        yield baselines.row(timings[ONLY_READING], experiment, parameter, value, ONLY_READING, source.num_rows)
 
 
 def _sweep(jobs: Mapping[Any, Callable[[], Any]], scale: Scale) -> dict[Any, Timing]:

@@ -16,6 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from benchmarks import baselines
+from benchmarks.baselines import ONLY_READING
 from benchmarks.measure import Job, Patience, Row, side_by_side
 from benchmarks.workloads import SECOND, SEED, events
 from skyband.queries.query import Query
@@ -25,6 +26,7 @@ SPAN = 1_000  # seconds of event time
 SLIDES = {10: 10, 1_000: 10, 100_000: 60}  # with a slide of 10 s, 100,000 groups have 160 million rows of answers
 K, SIZE = 10, 600
 BY_EXPRESSION = "skyband, by an expression"
+SLOWLY = "skyband, every 60 s"  # the same for all numbers of groups: a curve
 
 
 def queries(slide: int, by: str = "g") -> list[Query]:
@@ -45,21 +47,22 @@ def experiment(rows: int, small: int, patience: Patience) -> Iterator[Row]:
         asked, few = queries(slide), stream(small, groups)
         named: dict[str, baselines.Way] = {
             "skyband": baselines.skyband,
-            BY_EXPRESSION: partial(_by_expression, queries(slide, f"g % {groups}")),
+            BY_EXPRESSION: partial(_other, queries(slide, f"g % {groups}")),
             "duckdb panes": duckdb_panes,
             "polars panes": polars_panes,
         }
         yield from baselines.check(f"{groups:,} groups", named, few, asked, small)
         source = stream(rows, groups)
+        named |= {ONLY_READING: baselines.only_reading, SLOWLY: partial(_other, queries(SLIDES[100_000]))}
         timings = side_by_side({name: way(source, asked) for name, way in named.items()}, patience)
         for name, timing in timings.items():
             row = baselines.row(timing, "groups", "groups", groups, name, rows)
             yield replace(row, ratio=timing.best / timings["skyband"].best, baseline="skyband")
 
 
-def _by_expression(computed: Sequence[Query], source: pa.Table, queries: Sequence[Query]) -> Job:  # noqa: ARG001
+def _other(others: Sequence[Query], source: pa.Table, queries: Sequence[Query]) -> Job:  # noqa: ARG001
     """Answer other queries with the same groups."""
-    return baselines.skyband(source, computed)
+    return baselines.skyband(source, others)
 
 
 def duckdb_panes(source: pa.Table, queries: Sequence[Query]) -> Job:

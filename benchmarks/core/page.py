@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import joined
+from benchmarks.baselines import ONLY_READING
 from benchmarks.core import LONG_SPAN
-from benchmarks.core.groups import BY_EXPRESSION
+from benchmarks.core.groups import BY_EXPRESSION, SLOWLY
 from benchmarks.core.targets import expected_kept, in_window, judge
 from benchmarks.measure import Row
 from benchmarks.plots import LIMIT, OTHERS, OURS, bars, figure, limit, log_log, per_event, speeds
@@ -29,6 +30,8 @@ METHOD = """\
 - **Same answers**: before anything is timed, all ways answer a hundredth of the stream; ids of every window must agree,
   else the benchmark stops. Peers get their data in their own form for free (DuckDB a native table, Polars a frame), are
   told that the stream is sorted, and owe no rule for ties.
+- **The physical limit**: *only reading* takes the largest value of each column by NumPy, on all cores: no way to answer
+  can be faster than memory gives the columns. Where it stands for a curve, reading does not depend on the parameter.
 - **Windows of growing size** run over the same number of events spread over more event time (20,000 s; in falling
   order 10,000 s and a tenth of the events), so that the largest still fit; only windows that end within the stream are
   answered, so their number does not depend on their size.
@@ -66,12 +69,25 @@ def plot_pass(rows: Sequence[Row], path: Path) -> None:
         axes.set_xlabel("time of one query / time of one NumPy compare-and-compress pass")
 
 
+def _limit(axes: Any, rows: Sequence[Row]) -> None:
+    """Draw what only reading the columns from memory takes."""
+    if found := [row for row in rows if row.way == ONLY_READING]:
+        axes.plot([float(row.value) for row in found], per_event(found), "--", color=LIMIT, label=ONLY_READING)
+
+
+def _ours(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row.way == "skyband"]
+
+
 def plot_window(rows: Sequence[Row], path: Path) -> None:
     """Time and kept candidates by the size of the window."""
+    limits, rows = rows, _ours(rows)
     sizes = [int(row.value) for row in rows]
     with figure(path, 9.0, 3.4, 2) as (left, right):
         left.plot(sizes, per_event(rows), "o-", color=OURS)
+        _limit(left, limits)
         left.set(title="Time per event", ylabel="ns", ylim=(0, None))
+        left.legend()
         right.plot(sizes, [row.kept or 0 for row in rows], "o-", color=OURS, label="kept at most")
         theory = [expected_kept(in_window(row, LONG_SPAN)) for row in rows]
         right.plot(sizes, theory, "--", color=OTHERS, label="k ln(n/k) + k")
@@ -117,9 +133,21 @@ def plot_queries(rows: Sequence[Row], path: Path) -> None:
 
 def plot_k(rows: Sequence[Row], path: Path) -> None:
     """Time per event by k."""
+    _curve(rows, path, "k")
+
+
+def plot_batch_size(rows: Sequence[Row], path: Path) -> None:
+    """Time per event by the events of a batch."""
+    _curve(rows, path, "events of a batch")
+
+
+def _curve(rows: Sequence[Row], path: Path, parameter: str) -> None:
     with figure(path, 6.0) as axes:
-        axes.plot([int(row.value) for row in rows], per_event(rows), "o-", color=OURS)
-        log_log(axes, "k", "ns per event")
+        found = _ours(rows)
+        axes.plot([int(row.value) for row in found], per_event(found), "o-", color=OURS, label="skyband")
+        _limit(axes, rows)
+        log_log(axes, parameter, "ns per event")
+        axes.legend()
 
 
 def plot_peers(rows: Sequence[Row], path: Path) -> None:
@@ -141,8 +169,8 @@ def plot_groups(rows: Sequence[Row], path: Path) -> None:
     with figure(path, 6.0) as axes:
         for way in dict.fromkeys(row.way for row in rows):
             found = [row for row in rows if row.way == way]
-            line = "o--" if way == BY_EXPRESSION else "o-"
-            colour = {"color": OURS} if way.startswith("skyband") else {}
+            line = LINES.get(way, "o-")
+            colour = {"color": OURS} if way.startswith("skyband") else {"color": LIMIT} if way == ONLY_READING else {}
             axes.plot([int(row.value) for row in found], per_event(found), line, label=way, **colour)
         log_log(axes, "groups", "ns per event")
         axes.legend()
@@ -154,18 +182,22 @@ def plot_parquet(rows: Sequence[Row], path: Path) -> None:
 
 
 def plot_aggregates(rows: Sequence[Row], path: Path) -> None:
-    """Speed of every way, by the number of ids."""
-    with figure(path, 7.0, 0.9 + 0.3 * len(rows)) as axes:
-        found = sorted(rows, key=lambda row: (int(row.value), row.seconds_min))
-        names = [f"{row.way}, {int(row.value):,} ids" for row in found]
-        speed = [row.events_per_s / 1e6 for row in found]
-        bars(axes, names, speed, [f"{value:.1f}" for value in speed])
-        axes.set_xlabel("million events per second")
+    """Time per event of every way, by the number of ids."""
+    with figure(path, 6.0) as axes:
+        for way in dict.fromkeys(row.way for row in rows):
+            found = [row for row in rows if row.way == way]
+            colour = {"skyband": {"color": OURS}, ONLY_READING: {"color": LIMIT}}.get(way, {})
+            axes.plot([int(row.value) for row in found], per_event(found), LINES.get(way, "o-"), label=way, **colour)
+        log_log(axes, "ids", "ns per event")
+        axes.legend()
 
 
 def plot_live(rows: Sequence[Row], path: Path) -> None:
     """Speed of every way over a stream that is running."""
     speeds([replace(row, way=f"{row.way}, {row.value}") for row in rows], path)
+
+
+LINES = {BY_EXPRESSION: "o--", SLOWLY: "o:", ONLY_READING: "--"}
 
 
 def _many(row: Row) -> bool:
@@ -187,6 +219,7 @@ the panes' best 100 together.""",
         plot_window,
         only("window"),
         listing(*FIGURES, "kept"),
+        curves=("skyband",),
     ),
     "order": Section(
         "Falling scores, the worst case",
@@ -195,6 +228,7 @@ When every event is worse than all before it, none ever beats another: the best 
 they expire.""",
         plot_order,
         only("order"),
+        curves=("skyband, uniform", "skyband, falling"),
     ),
     "queries": Section(
         "Many queries",
@@ -205,8 +239,16 @@ all columns from them, as everywhere on this page, *by reference* leaves that to
 one Arrow table, with query, window and rank too.""",
         plot_queries,
         only("queries"),
+        curves=("skyband, k up to 100", "skyband, k up to 1,000"),
     ),
-    "k": Section("The size of the answer", "One query, k from 1 to 10,000.", plot_k, only("k")),
+    "k": Section("The size of the answer", "One query, k from 1 to 10,000.", plot_k, only("k"), curves=("skyband",)),
+    "batch-size": Section(
+        "The size of a batch",
+        "One query; a push and an advance for each batch, at most 5,000 batches.",
+        plot_batch_size,
+        only("batch-size"),
+        curves=("skyband",),
+    ),
     "parquet": Section(
         "Parquet files",
         """\
@@ -237,9 +279,11 @@ Sizes 100–1,000 s and slides 10–100 s in tens of seconds, k from 10 to 1,000
         """\
 The best 10 of each group in the last 600 seconds, half of the events, spread over 1,000 seconds; every 10 seconds, and
 every 60 where there are 100,000 groups, which have 160 million rows of answers otherwise. The peers take the best of
-each pane and group first. *by an expression* groups by `g % n` instead of the column `g`, with the same groups.""",
+each pane and group first. *by an expression* groups by `g % n` instead of the column `g`, with the same groups.
+*every 60 s* has this slide for all numbers of groups.""",
         plot_groups,
         only("groups"),
+        curves=(SLOWLY,),
     ),
     "joins": Section(
         "Joins",
@@ -257,9 +301,11 @@ one sort.""",
         """\
 The best 10 ids by the sum of their scores in the same windows, with half the events. DuckDB sums up each pane and id
 first. Then it lays a window *frame* over a grid of all panes and ids, *copies* each sum into all its windows, or
-*joins* windows with their panes. The ratio is that of the times to DuckDB's best.""",
+*joins* windows with their panes. The ratio is that of the times to DuckDB's best; where it has no figure, only ours was
+timed.""",
         plot_aggregates,
         only("aggregates"),
+        curves=("skyband",),
     ),
     "live": Section(
         "A running stream",

@@ -44,7 +44,7 @@ def in_window(row: Row, span: int) -> float:
 
 
 def _window(rows: Sequence[Row]) -> Iterable[Target]:
-    found = of(rows, "window")
+    found = of(rows, "window", "skyband")
     growth = [row.ratio for row in found if row.ratio]
     kept = [row.kept / expected_kept(in_window(row, LONG_SPAN)) for row in found if row.kept]
     if growth:
@@ -98,7 +98,7 @@ def _groups(rows: Sequence[Row]) -> Iterable[Target]:
 
 
 def _aggregates(rows: Sequence[Row]) -> Iterable[Target]:
-    for row in of(rows, "aggregates", "skyband"):
+    for row in [row for row in of(rows, "aggregates", "skyband") if row.ratio is not None]:
         yield Target(f"sums of {int(row.value):,} ids: time against DuckDB's best form", row.ratio or 0.0, 1.0)
 
 
