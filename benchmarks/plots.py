@@ -89,8 +89,8 @@ def slope(x: Sequence[float], y: Sequence[float]) -> float:
 
     Examples
     --------
-    >>> [round(slope([10, 100, 1_000], y), 2) for y in ([5, 5, 5], [1, 10, 100], [8, 4, 2])]
-    [0.0, 1.0, -0.3]
+    >>> [round(slope([10, 100, 1_000], y), 2) for y in ([2, 4, 8], [1, 10, 100], [8, 4, 2])]
+    [0.3, 1.0, -0.3]
     """
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 

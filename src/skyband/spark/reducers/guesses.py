@@ -113,12 +113,17 @@ class BatchForecast:
             self.density = rows / (newest - before)
         self.sure = right and len(self.advances) > 0
 
+    @property
+    def rows(self) -> float:
+        """About how many events the next batch will bring, as far as is known."""
+        return float(np.median(self.advances)) * self.density if self.advances else 0.0
+
     def read_all_from(self, newest: int) -> int | None:
         """Return a time that the next batch will just pass, NEVER if it will be small; None if nothing is known."""
         if not self.sure:
             return None
         typical = int(np.median(self.advances))
-        if typical * self.density <= SMALL:
+        if self.rows <= SMALL:
             return NEVER
         wobble = max(abs(advance - typical) for advance in self.advances)
         slack = 2 * wobble + ceil(typical / 400)

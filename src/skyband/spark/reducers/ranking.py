@@ -243,10 +243,7 @@ class _Batch:
             if self.not_after is not None:
                 always.append(f"{self.reducer.time} > {constant(self.not_after, self.reducer.time)}")
             always += self._without(contests, dict(enumerate(wanted)), behind)
-            groups = [found for number, found in self.thresholds.items() if number in self.groups]
-            expected = sum(thresholds.expected(None, low, all_from) for thresholds in groups)
-            if any(scores.levels is None for scores in self.groups.values()):  # of whose groups nothing is known yet
-                expected = max(expected, self.reducer.forecast.density * (all_from - low))
+            expected = self._expected(low, all_from)
         most = None if crowded else max(self._limit, int(expected))
         return self._collect(self.seen, most, list(contests.values()), always, all_from)
 
@@ -261,6 +258,18 @@ class _Batch:
         known = self.reducer.groups.get(name)
         self.groups[number] = groups = known if known is not None and known.plan is plan else GroupScores(plan)
         return groups.thresholds(low, all_from, closed_to, self.reducer.slack.setdefault(name, 1.0))
+
+    def _expected(self, low: int, all_from: int) -> float:
+        """Return about how many rows the first pass will bring: at thresholds, behind them, and of the sample."""
+        forecast = self.reducer.forecast
+        rest = forecast.rows - forecast.density * (all_from - low)
+        expected = max(rest, 0.0) + (forecast.rows / self.every if self.sample.num_rows == 0 else 0.0)
+        for number, thresholds in self.thresholds.items():
+            scores = None if number in self.groups else self.reducer.scores.get(str(self.plans[number].ranking))
+            expected += thresholds.expected(scores, low, all_from)
+        if any(scores.levels is None for scores in self.groups.values()):  # of whose groups nothing is known yet
+            expected = max(expected, forecast.density * (all_from - low))
+        return expected
 
     @property
     def _limit(self) -> int:
