@@ -151,6 +151,28 @@ def test_numbers_of_vanished_objects_are_given_to_others(monkeypatch: pytest.Mon
     assert most < 250
 
 
+def test_a_group_of_null_keeps_its_rows_when_others_vanish() -> None:
+    query = sb.Query("q", k=1, score="sum(x)", window=sb.Window(20, slide=10), group_by="g")
+    monitor = sb.Monitor([query], time="t", id="id")
+    count = 3_000
+    for t in range(0, 100, 10):
+        groups = [None, *range(t * count, t * count + count)]
+        columns = {"t": [t] * len(groups), "id": list(range(len(groups))), "x": [100.0] + [1.0] * count}
+        monitor.push(pa.table(columns | {"g": pa.array(groups, pa.int64())}))
+        for answer in monitor.advance(t):
+            assert [(row.id, row.score) for row in answer.rows] == [(None, 200.0 if t > 10 else 100.0)]
+
+
+def test_sums_of_all_time_with_the_shortest_slide_are_restored() -> None:
+    """Their panes have numbers that are larger than any time."""
+    query = sb.Query("q", k=1, score="sum(x)", window=sb.Window.all_time(every=1))
+    monitor = sb.Monitor([query], time="t", id="id")
+    monitor.push([{"t": 5, "id": "a", "x": 2.0}])
+    monitor = sb.Monitor.restore(monitor.snapshot())
+    monitor.push([{"t": 6, "id": "a", "x": 3.0}])
+    assert [(answer.end, answer.rows[0].score) for answer in monitor.finish()] == [(6, 2.0), (7, 5.0)]
+
+
 def test_numbers_stay_while_the_table_grows() -> None:
     known = Integers()
     keys = np.random.default_rng(1).permutation(10_000) - 5_000
@@ -167,7 +189,7 @@ def test_null_and_nan_are_values_of_their_own() -> None:
     numbers = ids.numbers(pa.array([None, 0, None]), pa.array([math.nan, 1.0, math.nan]))
     assert numbers.tolist() == [0, 1, 0]
     assert ids.ids(numbers[:2]).to_pylist() == [None, 0]
-    ids.keep(np.array([1]))
+    assert ids.keep(np.array([1])).tolist() == [0]
     assert (len(ids), ids.partitions(np.array([0])).to_pylist()) == (1, [1.0])
 
 

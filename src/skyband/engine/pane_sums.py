@@ -30,7 +30,7 @@ from skyband.events.batch import EventBatch
 from skyband.events.store import retyped
 from skyband.order import IntArray, SlotArray
 from skyband.queries.query import Query
-from skyband.windows import ALWAYS, NEVER
+from skyband.windows import NEVER
 
 FEW_OBJECTS = 1 << 12  # below, those that have vanished may keep their numbers
 JOB = 1 << 17  # rows that are folded at once: they and their entries fit the processor's caches
@@ -344,11 +344,10 @@ class PaneSums(Partials):
         if 2 * len(kept) > count:
             return
         number = np.full(count, -1, np.int32)
-        number[kept] = np.arange(len(kept), dtype=np.int32)
+        number[kept] = self._objects.keep(kept)
         self._held = {
             pane: [part._replace(objects=number[part.objects]) for part in parts] for pane, parts in self._held.items()
         }
-        self._objects.keep(kept)
         self._last, self._checked = [], len(kept)
         self._sliding.reset()
 
@@ -356,7 +355,7 @@ class PaneSums(Partials):
 
     def _table(self) -> pa.Table:
         """Return all partials as a table."""
-        panes = self._between(NEVER, ALWAYS)
+        panes = sorted(self._held)  # of all time with the shortest slide, their numbers are larger than any time
         parts = [self._pane(pane) for pane in panes]
         numbers = np.concatenate([part.objects for part in parts])
         columns: dict[str, Any] = {PANE: np.repeat(panes, [len(part.objects) for part in parts])}
