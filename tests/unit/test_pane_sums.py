@@ -201,6 +201,33 @@ def test_a_column_that_held_nothing_gets_its_type_later() -> None:
     assert [(row.id, row.score) for row in monitor.finish()[0].rows] == [("a", 3.0), (None, 1.0)]
 
 
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("tables", [False, True])
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((None, 5, 7), (7, 5, 12, 6.0)),
+        ((2.5, 5, None), (5.0, 2.5, 7.5, 3.75)),
+        ((5, 2.5, 1), (5.0, 1.0, 8.5, 8.5 / 3)),
+        ((2**40, 0, -0.5), (2.0**40, -0.5, 2**40 - 0.5, (2**40 - 0.5) / 3)),
+        ((-3, None, 2.5), (2.5, -3.0, -0.5, -0.25)),
+    ],
+)
+def test_whole_numbers_and_others_in_one_column(
+    values: tuple[Any, ...], expected: tuple[float, ...], tables: bool, restart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows without a schema have in each batch the types that its values show."""
+    if tables:
+        monkeypatch.setattr(PaneSums, "handles", lambda _: False)
+    names = ("max(n) AS high", "min(n) AS low", "sum(n) AS whole", "avg(n) AS mean")
+    monitor = sb.Monitor([sb.Query("q", k=2, score="min(n)", window=sb.Window(10), select=names)], time="t", id="id")
+    for t, value in enumerate(values):
+        monitor.push([{"t": t, "id": "a", "n": value}, {"t": t, "id": "b", "n": None}])
+        monitor = sb.Monitor.restore(monitor.snapshot()) if restart else monitor
+    ((row,),) = (answer.rows for answer in monitor.finish())
+    assert (row.id, row.score, *row.values.values()) == ("a", expected[1], *expected)
+
+
 def test_only_candidates_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
 

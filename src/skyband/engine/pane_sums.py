@@ -19,7 +19,7 @@ import pyarrow as pa
 from skyband.compiled import workers
 from skyband.engine.folds import Arrays, Fold, folds_of
 from skyband.engine.intake import BatchOutcome
-from skyband.engine.measures import DISTINCT, ROWS, SKETCH, final, final_types
+from skyband.engine.measures import DISTINCT, ROWS, SKETCH, adapted, final, final_types
 from skyband.engine.objects import Objects
 from skyband.engine.pane_kernels import add, entries, pane_runs
 from skyband.engine.partial_rows import ID, PANE, PART, TIME
@@ -90,14 +90,7 @@ class PaneSums(Partials):
         """Return partials with the types that columns have by now: they had none as long as they held nothing."""
         assert self.bounds is not None
         kept = retyped(kept, {ID: self.bounds.ids} | ({} if self.partition is None else {PART: self.bounds.parts}))
-        for fold in self._folds:
-            for name, nothing in zip(fold.names, fold.nothing(kept.num_rows), strict=True):
-                if name not in kept.column_names:
-                    kept = kept.append_column(name, pa.array(nothing))
-                elif kept[name].type != pa.from_numpy_dtype(nothing.dtype):
-                    place = kept.column_names.index(name)
-                    kept = kept.set_column(place, name, kept[name].cast(pa.from_numpy_dtype(nothing.dtype), safe=False))
-        return kept
+        return adapted(kept, self.measures)
 
     def _empty(self) -> None:
         """Begin anew, with nothing."""
