@@ -27,7 +27,7 @@ CORE = (
     "-k", "not spark and not subscriptions and not joins_and and not new_process and not everything_in_them"
     " and not cut_down and not plain_data",
 )  # fmt: skip
-SUMS = ("tests/unit/test_pane_sums.py", "-k", "not many_equal_numbers")
+SUMS = ("tests/unit/test_pane_sums.py", "tests/unit/test_sliding.py", "-k", "not many_equal_numbers")
 SINKS = ("tests/spark/test_sinks.py", "-k", "not postgres")
 KILLERS: dict[str, tuple[str, ...]] = {  # by file: tests that should notice
     "algorithms/staircase/staircase.py": CORE,
