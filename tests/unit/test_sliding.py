@@ -76,11 +76,16 @@ def test_a_window_holds_what_its_panes_hold(seed: int, forgets: bool) -> None:
 
 
 def test_a_window_begins_anew_once_in_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng, begun = np.random.default_rng(1), []
+    rng, begun = np.random.default_rng(1), list[int]()
     begin = SlidingWindow._begin
-    monkeypatch.setattr(SlidingWindow, "_begin", lambda self, *at: (begun.append(at), begin(self, *at)))
+
+    def counted(self: SlidingWindow, first: int, behind: int, objects: int) -> None:
+        begun.append(first)
+        begin(self, first, behind, objects)
+
+    monkeypatch.setattr(SlidingWindow, "_begin", counted)
     panes = {number: pane(rng, 4, number) for number in range(60)}
     window = SlidingWindow(FOLDS, LENGTH, lambda low, high: list(range(max(low, 0), min(high, 60))), panes.__getitem__)
     for first in range(50):
         window.move(first, first + LENGTH, 4)
-    assert [at[0] for at in begun] == list(range(0, 50, LENGTH))
+    assert begun == list(range(0, 50, LENGTH))
