@@ -27,6 +27,7 @@ CORE = (
     "-k", "not spark and not subscriptions and not joins_and and not new_process and not everything_in_them"
     " and not cut_down and not plain_data",
 )  # fmt: skip
+SUMS = ("tests/unit/test_pane_sums.py", "tests/unit/test_sliding.py", "-k", "not many_equal_numbers")
 SINKS = ("tests/spark/test_sinks.py", "-k", "not postgres")
 KILLERS: dict[str, tuple[str, ...]] = {  # by file: tests that should notice
     "algorithms/staircase/staircase.py": CORE,
@@ -36,11 +37,15 @@ KILLERS: dict[str, tuple[str, ...]] = {  # by file: tests that should notice
     "algorithms/staircase/seal_kernels.py": CORE,
     "engine/ranking.py": CORE,
     "engine/intake.py": CORE,
+    "engine/objects.py": SUMS,
+    "engine/pane_sums.py": SUMS,
+    "engine/sliding.py": SUMS,
     "windows.py": (*CORE[:-2], "tests/unit/test_query.py", *CORE[-2:]),
     "files/durable.py": ("tests/unit/test_durable.py", "tests/unit/test_checkpoint.py"),
     "spark/checkpoint.py": ("tests/unit/test_checkpoint.py", "tests/unit/test_durable.py"),
     "spark/loop.py": ("tests/spark/test_loop.py",),
     "spark/monitor_job.py": ("tests/spark/test_loop.py",),
+    "spark/reducers/groups.py": ("tests/unit/test_group_thresholds.py",),
     "spark/sinks/base.py": SINKS,
     "spark/sinks/console.py": SINKS,
     "spark/sinks/files.py": SINKS,

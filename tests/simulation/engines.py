@@ -248,7 +248,7 @@ def shown(table: pa.Table, asks: dict[str, Ask], apart: bool = False) -> list[Se
     for name, column in whole.items():
         table = table.set_column(table.column_names.index(name), name, column)
     for row in table.to_pylist():
-        part = row["partition"] if apart else None
+        part = _partition(row["partition"], asks[row["query"]]) if apart else None
         found.setdefault((row["query"], row["window_end"], row.get("provisional", False), part), []).append(row)
     answers = []
     for (query, end, provisional, part), rows in found.items():
@@ -257,7 +257,7 @@ def shown(table: pa.Table, asks: dict[str, Ask], apart: bool = False) -> list[Se
             rows.sort(key=lambda r: (r.get("partition") is not None, r.get("partition") or 0, r["unique_rank"]))
         made = [
             (
-                r.get("partition"),
+                _partition(r.get("partition"), ask),
                 r["rank"] or r["previous_rank"],
                 r["id"],
                 r["score"],
@@ -278,3 +278,10 @@ def shown(table: pa.Table, asks: dict[str, Ask], apart: bool = False) -> list[Se
             )
         )  # fmt: skip
     return answers
+
+
+def _partition(value: Any, ask: Ask) -> Any:
+    """Return a partition as it was: where those of several queries have different types, they are shown as text."""
+    if not isinstance(value, str) or ask.partition_by in (None, "g"):
+        return value
+    return {"true": True, "false": False}[value] if ask.partition_by == "y > 0" else int(value)

@@ -638,7 +638,8 @@ class Play:
         alone = sum(isinstance(q.ask, IdAsk) and q.ask.joined for q in self.truth.queries.values()) == 1
         warming = not reply.must_be_exact
         if alone and ask.asks_all and not warming and self.history.service == "truthful":
-            wanted = min(budget, len(reply.remotes))
+            told = {name for name, mark in self.told.items() if mark is not None and mark >= reply.end}  # as of now
+            wanted = min(budget, len(reply.remotes - told))
             assert refreshes == wanted, f"{what}: {refreshes} refreshes, expected {wanted}"
         for (_, name, _, _, value, _), age in zip(shown.rows, shown.ages, strict=True):
             if age == 0 and not warming:

@@ -139,10 +139,10 @@ class Followed:
             return BEFORE_ALL
         return self.newest + 1 if self.covered_from is None else min(self.newest + 1, self.covered_from)
 
-    def has_cut(self, position: int) -> bool:
-        """Tell whether a window starts or ends at a position."""
+    def has_cut(self, position: int, starts: bool = False) -> bool:
+        """Tell whether a window starts or ends at a position; with `starts`, only whether one starts there."""
         ask, place = self.ask, position - self.shift - self.phase
-        return place % ask.slide == 0 or (place - ask.size) % ask.slide == 0
+        return place % ask.slide == 0 or (not starts and (place - ask.size) % ask.slide == 0)
 
     def last_end(self, position: int) -> int:
         ask = self.ask
@@ -368,7 +368,9 @@ class Truth:
 
         While a query of no smaller k still has to answer a window over an event, the event is dropped only for k better
         ones, of its pane or of later panes that are sealed. They are in every window of the new query that the event is
-        in and that is not answered yet, if no window of it starts or ends inside a pane.
+        in and that is not answered yet, if no window of it starts or ends inside a pane. Where neither partitions, nor
+        ids that count once, nor shared ranks are asked for, better ones of the panes before count too, back to where a
+        window starts: then each window of the new query must start where others do.
         """
         ask = query.ask
         if shared.grows:
@@ -376,19 +378,26 @@ class Truth:
         others = [self.queries[name] for name in shared.names if name != ask.name]
         alike = [other for other in others if not other.is_doubtful]
         deep = [max(other.next_start, other.whole_from) for other in alike if other.ask.k >= ask.k]
-        cuts = [self.cut_from(alike, query, query.phase), self.cut_from(alike, query, query.phase + ask.size)]
+        carried = ask.partition_by is None and ask.distinct is None and ask.ties is None
+        starts = self.cut_from(alike, query, query.phase, starts=carried)
+        cuts = [starts, self.cut_from(alike, query, query.phase + ask.size)]
         found = [bound for bound in (min(deep, default=None), *cuts) if bound is not None]
         return max(found) if len(found) == 3 else None
 
-    def cut_from(self, others: Sequence[Followed], query: Followed, place: int) -> int | None:
-        """Return from where on panes were cut at a place, and at every whole slide from there, before events came."""
+    def cut_from(
+        self, others: Sequence[Followed], query: Followed, place: int, starts: bool = False
+    ) -> int | None:  # fmt: skip
+        """Return from where on panes were cut at a place, and at every whole slide from there, before events came.
+
+        With `starts`, these must be starts of windows.
+        """
         found = []
         for other in others:
             if not other.from_the_start and other.covered_from is None:
                 continue  # some of its cuts go through panes of before
             turns = math.lcm(query.ask.slide, other.ask.slide) // query.ask.slide
             places = [place + query.shift + turn * query.ask.slide for turn in range(turns)]
-            found += [other.whole_from] if all(map(other.has_cut, places)) else []
+            found += [other.whole_from] if all(other.has_cut(position, starts) for position in places) else []
         return min(found, default=None)
 
     def limit(self, ask: Ask) -> int:

@@ -283,3 +283,17 @@ def test_of_a_batch_without_times_nothing_is_learned() -> None:
     scores.take(EventBatch(nothing.select(["t", "id", "x", "g"]), monitor.source))
     scores.learn(899, NEVER, NEVER)
     assert scores.levels is levels
+
+
+@pytest.mark.parametrize("window", [sb.Window(100), sb.Window.cumulative(100, step=50), sb.Window.all_time(every=5)])
+def test_groups_of_a_stream_without_a_watermark(window: sb.Window) -> None:
+    """Nothing is ever closed: panes are not laid out from the beginning of time."""
+    query = sb.Query("q", k=1, score="x", window=window, partition_by="g")
+    monitor = sb.Monitor([query], time="t", id="id")
+    rows = {"t": list(range(90)), "id": list(range(90)), "g": [1] * 90, "x": [1.0] * 90}
+    monitor.push(rows)
+    scores = GroupScores(monitor.ranking_plans()[0])
+    scores.take(EventBatch(pa.RecordBatch.from_pydict(rows), monitor.source))
+    scores.learn(NEVER, 89, NEVER)
+    assert scores.groups == 1
+    assert len(scores.past) == 0

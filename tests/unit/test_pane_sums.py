@@ -151,6 +151,28 @@ def test_numbers_of_vanished_objects_are_given_to_others(monkeypatch: pytest.Mon
     assert most < 250
 
 
+def test_a_group_of_null_keeps_its_rows_when_others_vanish() -> None:
+    query = sb.Query("q", k=1, score="sum(x)", window=sb.Window(20, slide=10), group_by="g")
+    monitor = sb.Monitor([query], time="t", id="id")
+    count = 3_000
+    for t in range(0, 100, 10):
+        groups = [None, *range(t * count, t * count + count)]
+        columns = {"t": [t] * len(groups), "id": list(range(len(groups))), "x": [100.0] + [1.0] * count}
+        monitor.push(pa.table(columns | {"g": pa.array(groups, pa.int64())}))
+        for answer in monitor.advance(t):
+            assert [(row.id, row.score) for row in answer.rows] == [(None, 200.0 if t > 10 else 100.0)]
+
+
+def test_sums_of_all_time_with_the_shortest_slide_are_restored() -> None:
+    """Their panes have numbers that are larger than any time."""
+    query = sb.Query("q", k=1, score="sum(x)", window=sb.Window.all_time(every=1))
+    monitor = sb.Monitor([query], time="t", id="id")
+    monitor.push([{"t": 5, "id": "a", "x": 2.0}])
+    monitor = sb.Monitor.restore(monitor.snapshot())
+    monitor.push([{"t": 6, "id": "a", "x": 3.0}])
+    assert [(answer.end, answer.rows[0].score) for answer in monitor.finish()] == [(6, 2.0), (7, 5.0)]
+
+
 def test_numbers_stay_while_the_table_grows() -> None:
     known = Integers()
     keys = np.random.default_rng(1).permutation(10_000) - 5_000
@@ -167,7 +189,7 @@ def test_null_and_nan_are_values_of_their_own() -> None:
     numbers = ids.numbers(pa.array([None, 0, None]), pa.array([math.nan, 1.0, math.nan]))
     assert numbers.tolist() == [0, 1, 0]
     assert ids.ids(numbers[:2]).to_pylist() == [None, 0]
-    ids.keep(np.array([1]))
+    assert ids.keep(np.array([1])).tolist() == [0]
     assert (len(ids), ids.partitions(np.array([0])).to_pylist()) == (1, [1.0])
 
 
@@ -177,6 +199,33 @@ def test_a_column_that_held_nothing_gets_its_type_later() -> None:
     monitor.push([{"t": 1, "id": 1, "g": None, "n": None}])
     monitor.push([{"t": 2, "id": 1, "g": "a", "n": 2**53 + 1}, {"t": 3, "id": 1, "g": "a", "n": -(2**53)}])
     assert [(row.id, row.score) for row in monitor.finish()[0].rows] == [("a", 3.0), (None, 1.0)]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("tables", [False, True])
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((None, 5, 7), (7, 5, 12, 6.0)),
+        ((2.5, 5, None), (5.0, 2.5, 7.5, 3.75)),
+        ((5, 2.5, 1), (5.0, 1.0, 8.5, 8.5 / 3)),
+        ((2**40, 0, -0.5), (2.0**40, -0.5, 2**40 - 0.5, (2**40 - 0.5) / 3)),
+        ((-3, None, 2.5), (2.5, -3.0, -0.5, -0.25)),
+    ],
+)
+def test_whole_numbers_and_others_in_one_column(
+    values: tuple[Any, ...], expected: tuple[float, ...], tables: bool, restart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows without a schema have in each batch the types that its values show."""
+    if tables:
+        monkeypatch.setattr(PaneSums, "handles", lambda _: False)
+    names = ("max(n) AS high", "min(n) AS low", "sum(n) AS whole", "avg(n) AS mean")
+    monitor = sb.Monitor([sb.Query("q", k=2, score="min(n)", window=sb.Window(10), select=names)], time="t", id="id")
+    for t, value in enumerate(values):
+        monitor.push([{"t": t, "id": "a", "n": value}, {"t": t, "id": "b", "n": None}])
+        monitor = sb.Monitor.restore(monitor.snapshot()) if restart else monitor
+    ((row,),) = (answer.rows for answer in monitor.finish())
+    assert (row.id, row.score, *row.values.values()) == ("a", expected[1], *expected)
 
 
 def test_only_candidates_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:

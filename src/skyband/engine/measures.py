@@ -195,6 +195,28 @@ def measures(aggregates: Sequence[Aggregate], schema: pa.Schema) -> dict[str, Me
     return kept
 
 
+def adapted(table: pa.Table, kept: Mapping[str, Measure]) -> pa.Table:
+    """Return partials as measures keep them by now: the types of columns have changed since.
+
+    A column that held nothing but NULL has a type now; or whole numbers have become floating-point ones. Never the
+    other way round.
+    """
+    for name, one in kept.items():
+        if one.is_set:
+            continue
+        whole = one.function == "count" or one.whole
+        place = table.column_names.index(name) if name in table.column_names else -1
+        if place >= 0 and table[name].type == (pa.int64() if whole else pa.float64()):
+            continue
+        values = np.full(table.num_rows, one.nothing, np.int64 if whole else np.float64)
+        if place >= 0 and not whole:
+            some = table[str(Aggregate("count", one.argument))].to_numpy() > 0
+            values[some] = table[name].to_numpy()[some] * (2.0**_BITS if one.half == HIGH else 1.0)
+        column = pa.array(values)
+        table = table.append_column(name, column) if place < 0 else table.set_column(place, name, column)
+    return table
+
+
 def _kind(one: Aggregate, schema: pa.Schema) -> str:
     """Return the type of an argument: a number or an integer, or for max and min a time."""
     assert one.argument is not None

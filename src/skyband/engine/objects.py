@@ -1,7 +1,8 @@
 """Objects: the ids, or ids of partitions, that aggregated queries rank, each with a number that stays.
 
-A number is a place in arrays, so what is known of an object is found without a look at its id. Numbers are given in
-the order of appearance; `Objects.keep` gives those of objects that have vanished to others.
+A number is a place in arrays, so what is known of an object is found without a look at its id. Numbers are given about
+in the order of appearance, NULL after the others that are new with it; `Objects.keep` gives those of objects that have
+vanished to others.
 """
 
 from __future__ import annotations
@@ -135,7 +136,8 @@ class Objects:
     >>> objects = Objects(pa.string(), pa.int64())
     >>> objects.numbers(pa.array(["a", "b", "a", None]), pa.array([7, 7, 8, 7])).tolist()
     [0, 1, 2, 3]
-    >>> objects.keep(np.array([1, 3]))
+    >>> objects.keep(np.array([1, 3])).tolist()
+    [0, 1]
     >>> objects.ids(np.array([1, 0])).to_pylist(), objects.partitions(np.array([0, 1])).to_pylist()
     ([None, 'b'], [7, 7])
     """
@@ -175,9 +177,9 @@ class Objects:
         found: IntArray = ranks[self._pairs.known[numbers] >> _PART]
         return found
 
-    def keep(self, numbers: IntArray) -> None:
-        """Keep some objects: the number of each is then its place among them; forget the others."""
+    def keep(self, numbers: IntArray) -> SlotArray:
+        """Keep some objects, and forget the others; return the new number of each: so many, from 0 on."""
         ids, partitions = self.ids(numbers), None if self._parts is None else self.partitions(numbers)
         kinds = self._ids.kind, None if self._parts is None else self._parts.kind
         Objects.__init__(self, *kinds)
-        self.numbers(ids, partitions)
+        return self.numbers(ids, partitions)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from skyband.compiled import workers
 from skyband.engine.folds import Arrays, Fold, folds_of
 from skyband.engine.intake import BatchOutcome
-from skyband.engine.measures import DISTINCT, ROWS, SKETCH, final, final_types
+from skyband.engine.measures import DISTINCT, ROWS, SKETCH, adapted, final, final_types
 from skyband.engine.objects import Objects
 from skyband.engine.pane_kernels import add, entries, pane_runs
 from skyband.engine.partial_rows import ID, PANE, PART, TIME
@@ -30,7 +30,7 @@ from skyband.events.batch import EventBatch
 from skyband.events.store import retyped
 from skyband.order import IntArray, SlotArray
 from skyband.queries.query import Query
-from skyband.windows import ALWAYS, NEVER
+from skyband.windows import NEVER
 
 FEW_OBJECTS = 1 << 12  # below, those that have vanished may keep their numbers
 JOB = 1 << 17  # rows that are folded at once: they and their entries fit the processor's caches
@@ -90,14 +90,7 @@ class PaneSums(Partials):
         """Return partials with the types that columns have by now: they had none as long as they held nothing."""
         assert self.bounds is not None
         kept = retyped(kept, {ID: self.bounds.ids} | ({} if self.partition is None else {PART: self.bounds.parts}))
-        for fold in self._folds:
-            for name, nothing in zip(fold.names, fold.nothing(kept.num_rows), strict=True):
-                if name not in kept.column_names:
-                    kept = kept.append_column(name, pa.array(nothing))
-                elif kept[name].type != pa.from_numpy_dtype(nothing.dtype):
-                    place = kept.column_names.index(name)
-                    kept = kept.set_column(place, name, kept[name].cast(pa.from_numpy_dtype(nothing.dtype), safe=False))
-        return kept
+        return adapted(kept, self.measures)
 
     def _empty(self) -> None:
         """Begin anew, with nothing."""
@@ -344,11 +337,10 @@ class PaneSums(Partials):
         if 2 * len(kept) > count:
             return
         number = np.full(count, -1, np.int32)
-        number[kept] = np.arange(len(kept), dtype=np.int32)
+        number[kept] = self._objects.keep(kept)
         self._held = {
             pane: [part._replace(objects=number[part.objects]) for part in parts] for pane, parts in self._held.items()
         }
-        self._objects.keep(kept)
         self._last, self._checked = [], len(kept)
         self._sliding.reset()
 
@@ -356,7 +348,7 @@ class PaneSums(Partials):
 
     def _table(self) -> pa.Table:
         """Return all partials as a table."""
-        panes = self._between(NEVER, ALWAYS)
+        panes = sorted(self._held)  # of all time with the shortest slide, their numbers are larger than any time
         parts = [self._pane(pane) for pane in panes]
         numbers = np.concatenate([part.objects for part in parts])
         columns: dict[str, Any] = {PANE: np.repeat(panes, [len(part.objects) for part in parts])}

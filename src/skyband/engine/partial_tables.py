@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.engine.intake import APPROXIMATE
-from skyband.engine.measures import DISTINCT, ROWS, SKETCH, final
+from skyband.engine.measures import DISTINCT, ROWS, SKETCH, adapted, final
 from skyband.engine.partial_rows import CARRIED, ID, PANE, PART, REFRESHED, REMOTE, STREAM, TIME, concat, reduced
 from skyband.engine.partials import Partials, Scored, numbers_of
 from skyband.engine.snapshot import State
@@ -61,7 +61,7 @@ class PartialTables(Partials):
         assert self.bounds is not None
         kinds = {ID: self.bounds.ids} | {CARRIED + one.name: one.type(schema) for one in self.outputs}
         kinds |= {} if self.partition is None else {PART: self.bounds.parts}
-        self._parts = [retyped(part, kinds) for part in self._parts]
+        self._parts = [adapted(retyped(part, kinds), self.measures) for part in self._parts]
 
     def _partials(self, rows: EventBatch, chosen: IntArray, values: Sequence[FloatArray]) -> pa.Table:
         """Return some of the rows of a batch as partials."""

@@ -34,6 +34,7 @@ class PartialsGroup(QueryGroup, Generic[Member]):
         super().__init__()
         self.members: list[Member] = []
         self.schema: pa.Schema | None = None
+        self._floats: set[str] = set()  # columns that have held floating-point numbers
 
     @abstractmethod
     def _made(self, query: Query) -> Member:
@@ -79,6 +80,7 @@ class PartialsGroup(QueryGroup, Generic[Member]):
 
     def bind(self, schema: pa.Schema, source: StreamColumns) -> None:
         """Look up the columns of all queries."""
+        schema = self._widened(schema)
         for one in self.members:
             try:
                 one.bind(schema, source.id)
@@ -87,8 +89,31 @@ class PartialsGroup(QueryGroup, Generic[Member]):
         self.answers.plain = source.is_plain(schema)
         self.schema = schema
 
+    def _widened(self, schema: pa.Schema) -> pa.Schema:
+        """Return a schema in which aggregated columns that have held floating-point numbers still do.
+
+        Rows that come without a schema may have whole numbers alone in a batch, and others in the next one.
+        """
+        for name in self._aggregated & self._floats:
+            place = schema.get_field_index(name)
+            if place >= 0 and pa.types.is_integer(schema.field(place).type):
+                schema = schema.set(place, pa.field(name, pa.float64()))
+        return schema
+
+    @property
+    def _aggregated(self) -> set[str]:
+        """The columns that are aggregated."""
+        arguments = (part.argument for one in self.members for part in one.decomposition.aggregates)
+        return {column for one in arguments if one is not None for column in one.columns}
+
     def push(self, rows: EventBatch) -> list[BatchOutcome]:
         """Take in one batch."""
+        assert self.schema is not None
+        rows = rows.as_floats(self.schema)
+        for name in self._aggregated.intersection(rows.batch.schema.names) - self._floats:
+            column = rows.batch.column(name)  # of nothing but NULL, it may be said to have any type
+            if pa.types.is_floating(column.type) and column.null_count < len(column):
+                self._floats.add(name)
         return [one.push(rows) for one in self.members]
 
     def merge(self, reduced: Mapping[str, ReducedBatch]) -> None:
@@ -150,5 +175,6 @@ class PartialsGroup(QueryGroup, Generic[Member]):
         group._enter(members)
         group.answers.load(tables)
         if "schema" in tables:
+            group._floats = {field.name for field in tables["schema"].schema if pa.types.is_floating(field.type)}
             group.bind(tables["schema"].schema, stream.source)
         return group

@@ -127,6 +127,18 @@ class EventBatch:
         other.ids, other.nulls = ids, nulls
         return other
 
+    def as_floats(self, schema: pa.Schema) -> EventBatch:
+        """Return the same rows with floating-point numbers where a schema has these instead of whole ones."""
+        if self.batch.schema.equals(schema):
+            return self
+        other = copy(self)
+        for place, field in enumerate(self.batch.schema):
+            wanted = schema.field(field.name) if field.name in schema.names else field
+            if pa.types.is_integer(field.type) and pa.types.is_floating(wanted.type):
+                column = self.batch.column(place).cast(wanted.type, safe=False)
+                other.batch = other.batch.set_column(place, wanted, column)
+        return other
+
     @cached_property
     def newest(self) -> int:
         """The latest event time of the batch; NEVER when there is none."""

@@ -522,7 +522,8 @@ class GroupScores:
 
     def _keep(self, rows: GroupRows, newest: int, closed_to: int) -> None:
         """Keep what may prove a threshold: of sealed panes, the best of each part of the shortest window."""
-        edges = thresholded(self.plan).pane_edges(closed_to, newest)
+        low = max(closed_to, int(rows.time.min(initial=newest)))  # without a watermark, nothing is ever closed
+        edges = thresholded(self.plan).pane_edges(low, newest)
         place = max(int(np.searchsorted(edges, closed_to, side="right")) - 1, 0)
         sealed = int(edges[place]) if len(edges) else closed_to
         size = self.plan.shortest
