@@ -88,6 +88,7 @@ class SAP(Partitioned):
 
     name = "sap"
     summary = "partitions of each query's window keep candidates (SAP, for many queries M-SAP)"
+    by_panes = True
     options = (_per_window(None, "into how many a query's window is cut; else the root of n/slide"),)
 
     def keeper(self, first: int) -> CandidateKeeper:
@@ -104,6 +105,7 @@ class PHBase(Partitioned):
 
     name = "phbase"
     summary = "small partitions for all queries keep candidates (PH-Base)"
+    by_panes = True
     options = (_per_window(8, _SHORTEST),)
     tree: ClassVar[bool] = False
 

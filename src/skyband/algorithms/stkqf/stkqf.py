@@ -128,6 +128,11 @@ class STKQF(Partitioned):
         """Describe the virtual queries, and what was scanned for the last new one."""
         virtual = ", ".join(f"the best {need.k} of the last {self._age(need.n)}" for need in self.grid.virtual())
         lines = [f"virtual queries: {virtual}"]
+        if not self.store.counts:
+            lines.append(
+                "keeps all events of the window, so that deeper queries are exact at once: on Spark, every row that "
+                "passes the filter comes to the driver"
+            )
         if len(self.kept()):
             lines.append(f"{self.candidates():,} of the events are candidates")
         for scan, scanned, skipped in self.scans:
