@@ -169,6 +169,34 @@ def test_a_threshold_changes_no_answer_of_the_published_algorithms(algorithm: st
     assert unsure > 0, "no later query missed what was filtered"
 
 
+@pytest.mark.parametrize("algorithm", ["mtoplist", "phtree"])
+def test_the_past_brings_back_what_was_filtered(algorithm: str) -> None:
+    rng = np.random.default_rng(3)
+    first = sb.Query("first", k=2, score="x", window=sb.Window(8_000, slide=2_000))
+    deep = sb.Query("deep", k=9, score="x", window=sb.Window(8_000, slide=2_000))
+    sieve, truth = Sieve([first], 1.0, algorithm, 4_000), sb.Monitor([first, deep], time="t", id="id")
+    tables = [
+        pa.table({"t": np.arange(n, n + 20_000, 5), "id": np.arange(4_000), "x": rng.normal(size=4_000)})
+        for n in range(0, 80_000, 20_000)
+    ]
+    found: list[sb.Answer] = []
+    right: list[sb.Answer] = []
+    for number, table in enumerate(tables):
+        if number == 2:
+            (missing,) = sieve.monitor.register(deep, history=True)
+            assert missing is not None
+            sieve.monitor.fill("deep", pa.concat_tables(tables[:2]))
+        sieve.read(table, int(table["t"][-1].as_py()), 0.0)
+        truth.push(table)
+        found += sieve.monitor.advance(sieve.monitor.newest - 4_000)
+        right += truth.advance(truth.newest - 4_000)
+    assert sieve.shipped < 16_000 / 2
+    rows = {(a.query, a.end): a.rows for a in right}
+    deep_ones = [a for a in found if a.query == "deep"]
+    assert len(deep_ones) > 10
+    assert all(a.exact and a.rows == rows[a.query, a.end] for a in found)
+
+
 def test_a_group_remembers_where_events_stayed_away() -> None:
     monitor = sb.Monitor([sb.Query("q", k=3, score="x", window=sb.Window(12_000, slide=100))], time="t", id="id")
     n = 4_000
