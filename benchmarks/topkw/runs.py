@@ -13,7 +13,8 @@ import numpy as np
 
 import skyband.algorithms.topkw.blocks
 from benchmarks.workloads import SEED
-from skyband.algorithms import ALGORITHMS
+from skyband.algorithms import ALGORITHMS, find
+from skyband.algorithms.options import write
 from skyband.algorithms.topkw.bands import Bands, BandSpec, TopKReports
 from skyband.algorithms.topkw.event_kernels import EUCLID
 from skyband.algorithms.topkw.query_grid import QueryGrid
@@ -47,14 +48,25 @@ class Scenario:
 
     def engine(self, algorithm: str) -> Bands:
         """Return what keeps the queries; `rapf2` is RAPF with the longest buffer that is allowed."""
-        kind = ALGORITHMS["rapf" if algorithm == "rapf2" else algorithm]
+        kind = find(self.notation(algorithm))
         assert issubclass(kind, Sliding)
-        method = replace(
-            kind.method, buffer=self.n // 2 if algorithm == "rapf2" else self.b, pruning=self.gamma, error=self.sigma,
-            additional=self.additional if self.indexed else 0,
-        )  # fmt: skip
         grid = QueryGrid(np.zeros(self.d), np.ones(self.d), self.rho) if self.indexed else None
-        return kind.engine(method, self.d, grid)
+        return kind.engine(kind.method_with_options(indexed=self.indexed), self.d, grid)
+
+    def notation(self, algorithm: str) -> str:
+        """Return an algorithm with the options of this scenario, those that it has.
+
+        Examples
+        --------
+        >>> Scenario(b=500).notation("rapf")
+        'rapf(buffer=500, error=0.001, pruning=0.2, cells=10)'
+        """
+        name, longest = ("rapf", True) if algorithm == "rapf2" else (algorithm, False)
+        values: dict[str, float] = {
+            "buffer": self.n // 2 if longest else self.b, "pruning": self.gamma, "error": self.sigma,
+            "additional": self.additional, "cells": self.rho,
+        }  # fmt: skip
+        return write(name, {one.name: values[one.name] for one in ALGORITHMS[name].options if one.name in values})
 
     def specs(self, points: FloatArray) -> list[BandSpec]:
         """Return the queries: some of the events, drawn at random, whose nearest neighbours are wanted."""

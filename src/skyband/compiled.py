@@ -34,7 +34,7 @@ def _code(package: Path) -> str:
 
     So compiled code lives in files that are named here, and a change of any of them compiles all kernels anew.
     """
-    named = [package / name for name in ("compiled.py", "order.py", "algorithms/staircase/panes.py")]
+    named = [package / name for name in ("compiled.py", "order.py", "algorithms/panes.py")]
     kernels = sorted(package.rglob("*_kernels.py"))
     return sha256(b"".join(path.read_bytes() for path in [*named, *kernels])).hexdigest()
 

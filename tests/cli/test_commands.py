@@ -36,6 +36,22 @@ def test_algorithms_lists_them_all(invoke: Invoke) -> None:
     assert [one["name"] for one in listed] == list(sb.ALGORITHMS)
     assert [one["name"] for one in listed if one["default"]] == ["staircase"]
     assert all(one["name"] in shown.stdout for one in listed)
+    (error, *_) = next(one["options"] for one in listed if one["name"] == "pa")
+    assert (error["name"], error["default"], error["symbol"]) == ("error", 0.001, "σ")
+    assert all(option["name"] in shown.stdout for one in listed for option in one["options"])
+
+
+def test_options_of_an_algorithm_come_from_the_command_or_the_query_file(tmp_path: Path, invoke: Invoke) -> None:
+    queries = tmp_path / "queries.toml"
+
+    def shown(*given: str) -> str:
+        return invoke("explain", queries, *given).stdout
+
+    queries.write_text('[[query]]\nname = "top"\nk = 3\nscore = "x"\nsize = "1 hour"\n')
+    assert "algorithm 'stkqf(cells=4)'" in shown("--algorithm", "stkqf( cells = 4 )")
+    queries.write_text('algorithm = "stkqf(cells=16)"\n' + queries.read_text())
+    assert "algorithm 'stkqf(cells=16)'" in shown()
+    assert "algorithm 'naive'" in shown("--algorithm", "naive")
 
 
 def test_explain_needs_no_data(queries: Path, invoke: Invoke) -> None:

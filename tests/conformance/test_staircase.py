@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import skyband as sb
-from skyband.algorithms.staircase import panes, prefilter, staircase
+from skyband.algorithms import panes
+from skyband.algorithms.staircase import prefilter, staircase
 from skyband.events import keys
 from tests.conformance.test_exact import KINDS, check
 from tests.groups import rankings

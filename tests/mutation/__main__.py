@@ -32,7 +32,7 @@ SINKS = ("tests/spark/test_sinks.py", "-k", "not postgres")
 KILLERS: dict[str, tuple[str, ...]] = {  # by file: tests that should notice
     "algorithms/staircase/staircase.py": CORE,
     "algorithms/staircase/prefilter.py": CORE,
-    "algorithms/staircase/panes.py": CORE,
+    "algorithms/panes.py": CORE,
     "algorithms/staircase/scan_kernels.py": CORE,
     "algorithms/staircase/seal_kernels.py": CORE,
     "engine/ranking.py": CORE,

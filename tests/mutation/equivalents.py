@@ -78,7 +78,7 @@ EQUIVALENT: dict[str, dict[str, list[str]]] = {
             "Staircase._sort_runs: len(slots) < PARALLEL_SLOTS -> (len(slots) <= PARALLEL_SLOTS)",
         ],
     },
-    "algorithms/staircase/panes.py": {
+    "algorithms/panes.py": {
         "a short cut: what follows finds nothing to add": [
             "Panes.cover: self.cuts[0] <= low -> (self.cuts[0] < low)",
         ],

@@ -285,6 +285,7 @@ OTHERS: dict[str, dict[str, Any]] = {
         "schema": "ts timestamp, id bigint, price double, v bigint, g string"
     },
     "the algorithm was 'staircase', and now it is 'naive'": {"algorithm": "naive"},
+    r"the algorithm was 'staircase', and now it is 'stkqf\(cells=4\)'": {"algorithm": "stkqf(cells=4)"},
 }
 
 

@@ -58,9 +58,9 @@ def follow(spark: Any, folder: Path, **more: Any) -> SubscriptionHandle:
     return subscribe(stream, time="t", id="id", select=["kind"], trigger={"availableNow": True}, **given)
 
 
-def local(files: int = FILES) -> tuple[sb.Subscriptions, list[dict[str, Any]]]:
+def local(files: int = FILES, algorithm: str = "blocks") -> tuple[sb.Subscriptions, list[dict[str, Any]]]:
     """Return what the core makes of all rows, and all that it tells."""
-    following, rows = sb.Subscriptions(everyone(), time="t", id="id", select=["kind"]), []
+    following, rows = sb.Subscriptions(everyone(), algorithm=algorithm, time="t", id="id", select=["kind"]), []
     for number in range(files):
         table = events(number).sort_by([("t", "ascending"), ("id", "ascending")])
         rows += following.push(table).table().to_pylist()
@@ -91,6 +91,17 @@ def test_every_notice_of_the_core_and_less_to_carry(spark: Any, tmp_path: Path) 
     assert all(entry["candidateRows"] < ROWS / 2 for entry in progress[1:])
     assert sum(entry["rejected"] for entry in progress) == FILES
     assert sum(entry["late"] for entry in progress) >= FILES - 2
+
+
+def test_options_of_the_algorithm_reach_every_task_and_stay(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path / "in", range(2))
+    algorithm = "rapf(recent=0.2, cells=4)"
+    follow(spark, tmp_path, algorithm=algorithm).awaitTermination()
+    _, expected = local(2, algorithm)
+    assert [row | {"batch": None} for row in told(tmp_path)] == [row | {"batch": None} for row in expected]
+    with pytest.raises(sb.InputError, match=r"algorithm was 'rapf\(recent=0.2, cells=4\)', and now it is 'rapf'"):
+        follow(spark, tmp_path, algorithm="rapf(recent=0.05)")
+    follow(spark, tmp_path, algorithm="rapf(cells=4, recent=2e-1)").awaitTermination()
 
 
 def test_a_stream_goes_on_and_a_replayed_batch_writes_the_same(spark: Any, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
-from skyband.algorithms.staircase.panes import UNTOUCHED
+from skyband.algorithms.panes import UNTOUCHED
 from skyband.events.batch import EventBatch
 from skyband.order import BoolArray
 from skyband.spark.reducers import groups

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from skyband import order
+from skyband.algorithms.panes import UNTOUCHED
 from skyband.algorithms.staircase import scan_kernels, seal_kernels
 from skyband.algorithms.staircase import scan_kernels as scan
-from skyband.algorithms.staircase.panes import UNTOUCHED
 from skyband.answers import row_kernels
 from skyband.order import sort_runs
 

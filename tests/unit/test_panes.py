@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import skyband as sb
-from skyband.algorithms.staircase import panes as panes_module
-from skyband.algorithms.staircase.panes import UNTOUCHED, Panes, pane_widths
+from skyband.algorithms import panes as panes_module
+from skyband.algorithms.panes import UNTOUCHED, Panes, pane_widths
 from skyband.algorithms.staircase.staircase import Staircase
 from skyband.errors import TooManyWindows
 from skyband.windows import Schedule

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
+from skyband.algorithms import ALGORITHMS
+from skyband.algorithms.in_order import InOrder
 from skyband.engine.ranking import RankingGroup
 from skyband.spark.reducers.groups import GroupScores
 from skyband.spark.reducers.guesses import ScoreDistribution
@@ -22,8 +24,9 @@ DELAY = 300
 class Sieve:
     """Stands in for Spark: pushes into a monitor only what reaches its thresholds, or is late, or at the end."""
 
-    def __init__(self, queries: list[sb.Query], share: float) -> None:
-        self.monitor, self.share = sb.Monitor(queries, time="t", id="id"), share
+    def __init__(self, queries: list[sb.Query], share: float, algorithm: str = "staircase", delay: int = DELAY) -> None:
+        self.monitor, self.share = sb.Monitor(queries, time="t", id="id", algorithm=algorithm), share
+        self.delay = delay
         self.shipped = self.wide = self.failed = 0
 
     def read(self, table: pa.Table, tail: int, guess: float) -> None:
@@ -34,7 +37,7 @@ class Sieve:
         spread = ScoreDistribution(
             np.sort(np.random.default_rng(0).choice(merit, 200)) + guess, 0.0, 0, len(time) / np.ptp(time)
         )
-        thresholds = Thresholds.of(group, max(before, int(time.min())), tail, tail - DELAY, spread, self.share)
+        thresholds = Thresholds.of(group, max(before, int(time.min())), tail, tail - self.delay, spread, self.share)
         first, newest = thresholds, int(time.max())
         assert thresholds is not None
         late = time < group.answered_to
@@ -55,7 +58,7 @@ class Sieve:
             seen |= again
         assert not thresholds.missed(group, newest).any()
         assert first is not None
-        first.note(group, newest, newest - DELAY)
+        first.note(group, newest, newest - self.delay)
         self.wide += int(np.count_nonzero(first.merged))
         group.algorithm.check()
 
@@ -133,6 +136,65 @@ def test_a_threshold_never_changes_an_answer() -> None:
     assert failed > 1_000
     assert shipped < 0.8 * rows
     assert unsure < answers / 10
+
+
+@pytest.mark.parametrize("algorithm", [a.name for a in ALGORITHMS.values() if issubclass(a, InOrder) and a.by_panes])
+def test_a_threshold_changes_no_answer_of_the_published_algorithms(algorithm: str) -> None:
+    """Whatever their queries, also after a restart; a query that comes later is exact, or says that it is not."""
+    shipped = rows = unsure = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        queries, delay = (
+            [query(rng, f"q{i}", {}) for i in range(int(rng.integers(1, 4)))],
+            int(rng.choice([300, 5_000])),
+        )
+        sieve = Sieve(queries, float(rng.choice([0.3, 1.0])), algorithm, delay)
+        plain = sb.Monitor(queries, time="t", id="id", algorithm=algorithm)
+        for number, table in enumerate(batches(rng)):
+            wobble = int(rng.choice([-400, 0, 400, 5_000]))
+            sieve.read(table, int(table["t"].to_numpy().max()) + wobble, float(rng.choice([0.0, 0.0, 0.5])))
+            plain.push(table)
+            mark, what = plain.newest - delay, f"{algorithm}, seed {seed}, batch {number}"
+            unsure += compare(sieve.monitor.advance(mark), plain.advance(mark), what)
+            if rng.integers(2):
+                late_comer = query(rng, f"new{number}", {}, 2, int(rng.choice([10, 120])))
+                for monitor in (sieve.monitor, plain):
+                    monitor.register(late_comer)
+            if rng.integers(3) == 0:
+                sieve.monitor = sb.Monitor.restore(sieve.monitor.snapshot())
+            rows += len(table)
+        unsure += compare(sieve.monitor.finish(), plain.finish(), f"{algorithm}, seed {seed}")
+        shipped += sieve.shipped
+    assert shipped < 0.8 * rows
+    assert unsure > 0, "no later query missed what was filtered"
+
+
+@pytest.mark.parametrize("algorithm", ["mtoplist", "phtree"])
+def test_the_past_brings_back_what_was_filtered(algorithm: str) -> None:
+    rng = np.random.default_rng(3)
+    first = sb.Query("first", k=2, score="x", window=sb.Window(8_000, slide=2_000))
+    deep = sb.Query("deep", k=9, score="x", window=sb.Window(8_000, slide=2_000))
+    sieve, truth = Sieve([first], 1.0, algorithm, 4_000), sb.Monitor([first, deep], time="t", id="id")
+    tables = [
+        pa.table({"t": np.arange(n, n + 20_000, 5), "id": np.arange(4_000), "x": rng.normal(size=4_000)})
+        for n in range(0, 80_000, 20_000)
+    ]
+    found: list[sb.Answer] = []
+    right: list[sb.Answer] = []
+    for number, table in enumerate(tables):
+        if number == 2:
+            (missing,) = sieve.monitor.register(deep, history=True)
+            assert missing is not None
+            sieve.monitor.fill("deep", pa.concat_tables(tables[:2]))
+        sieve.read(table, int(table["t"][-1].as_py()), 0.0)
+        truth.push(table)
+        found += sieve.monitor.advance(sieve.monitor.newest - 4_000)
+        right += truth.advance(truth.newest - 4_000)
+    assert sieve.shipped < 16_000 / 2
+    rows = {(a.query, a.end): a.rows for a in right}
+    deep_ones = [a for a in found if a.query == "deep"]
+    assert len(deep_ones) > 10
+    assert all(a.exact and a.rows == rows[a.query, a.end] for a in found)
 
 
 def test_a_group_remembers_where_events_stayed_away() -> None:

@@ -16,6 +16,9 @@ The exact ones give the same answers.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+from skyband.algorithms import options
 from skyband.algorithms.base import Algorithm
 from skyband.algorithms.mtops.mtopband import MTopBand
 from skyband.algorithms.mtops.top_list import MinTopK, MTopList
@@ -32,16 +35,34 @@ _ALL: tuple[type[Algorithm], ...] = (
 ALGORITHMS: dict[str, type[Algorithm]] = {algorithm.name: algorithm for algorithm in _ALL}
 
 
-def find(name: str) -> type[Algorithm]:
-    """Return an algorithm by its name.
+def find(text: str) -> type[Algorithm]:
+    """Return an algorithm by its name, and with other options than by default: ``"pa(error=1e-4)"``.
+
+    Raises
+    ------
+    QueryError
+        When there is no such algorithm or option, or a value is not allowed; it lists what there is.
 
     Examples
     --------
     >>> find("staircase").exact
     True
+    >>> find("rapf( pruning=0.3, buffer=500 )").notation()
+    'rapf(buffer=500, pruning=0.3)'
+    >>> find("pa(error=0.001)") is find("pa")
+    True
     """
+    name, given = options.parse(text) if isinstance(text, str) else (text, "")
     try:
-        return ALGORITHMS[name]
-    except KeyError:
+        algorithm = ALGORITHMS[name]
+    except (KeyError, TypeError):
         msg = f"there is no algorithm {name!r}; choose one of {', '.join(sorted(ALGORITHMS))}"
         raise QueryError(msg) from None
+    chosen = options.read(name, algorithm.options, given)
+    return _configured(algorithm, tuple(chosen.items())) if chosen else algorithm
+
+
+@lru_cache(maxsize=256)
+def _configured(algorithm: type[Algorithm], chosen: tuple[tuple[str, float], ...]) -> type[Algorithm]:
+    """Return an algorithm with options: the same class for the same ones."""
+    return algorithm.with_options(dict(chosen))

@@ -7,12 +7,14 @@ object serves all of them. Events live in the group's `EventStore`; an algorithm
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from types import new_class
+from typing import Any, ClassVar, Protocol, Self, cast
 
 import numpy as np
 
+from skyband.algorithms.options import Option, write
 from skyband.events.store import EventStore
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, rank_in_runs
 from skyband.queries.query import Distinct
@@ -126,11 +128,32 @@ class Algorithm(ABC):
     kinds: ClassVar[tuple[Kind, ...]] = ("sliding", "cumulative", "all_time", "calendar")
     every_watermark: ClassVar[bool] = True
     """Whether `answer` is called at every watermark, as the papers have it; else where a window ends."""
+    options: ClassVar[tuple[Option, ...]] = ()
+    """What can be chosen."""
+    chosen: ClassVar[Mapping[str, float]] = {}
+    """What was chosen, by `with_options`, other than by default."""
 
     def __init__(self, store: EventStore, distinct: Distinct | None) -> None:
         self.store = store
         self.distinct = distinct
         self.schedules: Sequence[Schedule] = ()
+
+    @classmethod
+    def with_options(cls, chosen: Mapping[str, float]) -> type[Self]:
+        """Return this algorithm with other values of its options: a class like this one."""
+        members = {"chosen": dict(chosen), "__doc__": cls.__doc__, "__module__": cls.__module__}
+        return cast("type[Self]", new_class(cls.__name__, (cls,), exec_body=lambda space: space.update(members)))
+
+    @classmethod
+    def notation(cls) -> str:
+        """Return the canonical text by which `skyband.algorithms.find` finds this algorithm with its options."""
+        return write(cls.name, cls.chosen)
+
+    @classmethod
+    def option(cls, name: str) -> Any:
+        """Return the value of an option: a number, or None where it follows from the queries."""
+        (found,) = (option for option in cls.options if option.name == name)
+        return cls.chosen.get(name, found.default)
 
     def plan(self, schedules: Sequence[Schedule]) -> None:
         """Serve these queries from now on."""

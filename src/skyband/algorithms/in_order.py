@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from skyband.algorithms.base import NO_SLOTS, Algorithm, Arriving, BatchCounts, Selection, keep_all
+from skyband.algorithms.pane_thresholds import PaneThresholds
 from skyband.events.store import EventStore
 from skyband.order import IntArray, SlotArray, rank_in_runs
 from skyband.queries.query import Distinct
@@ -91,9 +92,12 @@ class InOrder(Algorithm):
 
     distincts = (None,)
     kinds = ("sliding", "calendar")  # on its axis, a calendar's windows slide by their size
+    by_panes: ClassVar[bool] = False
+    """Whether the best K of each pane are all that it needs, so that others may drop the rest before `push`."""
 
     def __init__(self, store: EventStore, distinct: Distinct | None) -> None:
         super().__init__(store, distinct)
+        self.thresholds = PaneThresholds(store, self.kept)
         self.waiting = NO_SLOTS
         self.passed = NEVER  # every event before it was handed on
         self.keepers: dict[int, CandidateKeeper] = {}
@@ -109,19 +113,31 @@ class InOrder(Algorithm):
     def plan(self, schedules: Sequence[Schedule]) -> None:
         """Serve these queries from now on."""
         super().plan(schedules)
+        if self.by_panes:
+            self.thresholds.plan(schedules)
         self._remake(self._held())
 
-    def exact_from(self, schedule: Schedule, frontier: int) -> int:  # noqa: ARG002 - what waits is not lost
-        """Return the first start that is not passed yet, or an earlier one where what is kept is enough."""
+    def exact_from(self, schedule: Schedule, frontier: int) -> int:
+        """Return the first start that is not passed yet, or an earlier one where what is kept is enough.
+
+        What waits is not lost, unless it was filtered before it got here.
+        """
+        filtered = self.thresholds.exact_from(schedule, frontier)
         if self.passed == NEVER:
-            return NEVER
+            return filtered
         start = schedule.first_start_from(self.passed)
         while self.keepers and self.exact_before(schedule, start - schedule.slide):
             start -= schedule.slide
-        return start
+        return max(start, filtered)
+
+    @property
+    def thresholded(self) -> PaneThresholds | None:
+        """The thresholds of panes; None for count windows, and where more of a pane than its best K matters."""
+        return self.thresholds if self.by_panes and not self.store.counts else None
 
     def forget_between(self, low: int, high: int) -> None:
         """Drop what is kept there, and make new keepers of the rest."""
+        self.thresholds.forget_between(low, high)
         self.waiting = self.waiting[self._outside(self.waiting, low, high)]
         held = self._held()
         self._remake(held[self._outside(held, low, high)])
@@ -131,6 +147,7 @@ class InOrder(Algorithm):
     def push(self, arriving: Arriving, counts: BatchCounts) -> None:
         """Let events wait; process late ones at once."""
         slots = keep_all(arriving, counts)
+        self.thresholds.pushed(counts.first, counts.newest)
         late = self.store.position[slots] < self.passed
         if late.any():
             self._hand_on(slots[late], DueWindows.none(), np.empty(0, np.int64))
@@ -164,7 +181,9 @@ class InOrder(Algorithm):
         slots, self.waiting = self.waiting[ready], self.waiting[~ready]
         self.passed = max(self.passed, sealed_to)
         windows, ks, of = meta_windows(due, np.array([s.k for s in self.schedules], np.int64))
-        return extract(self._hand_on(slots, windows, ks), self.store, due, self.schedules, of)
+        found = extract(self._hand_on(slots, windows, ks), self.store, due, self.schedules, of)
+        self.thresholds.forget(self.passed, self.schedules)
+        return found
 
     # State.
 
@@ -188,11 +207,13 @@ class InOrder(Algorithm):
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as numbers and arrays: the rest follows from it."""
-        return {"waiting": self.waiting.copy(), "held": np.sort(self._held()), "passed": self.passed}
+        state = {"waiting": self.waiting.copy(), "held": np.sort(self._held()), "passed": self.passed}
+        return state | self.thresholds.state()
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over what `snapshot` returned."""
         self.waiting, self.passed = state["waiting"], state["passed"]
+        self.thresholds.load(state, self.passed)
         self._remake(state["held"])
 
     def _remake(self, held: SlotArray) -> None:

@@ -19,6 +19,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 import skyband as sb
+from skyband.algorithms.options import Option
 from skyband.cli import options
 from skyband.cli.progress import Bar, summary
 from skyband.cli.serve import PORT, Port, serve, serve_demo
@@ -145,7 +146,7 @@ def run_(
     max_ahead: Annotated[
         str | None, typer.Option(help="How far times may be ahead of the clock, such as '1 day'; else as far as any.")
     ] = None,
-    algorithm: options.AlgorithmName = options.DEFAULT_ALGORITHM,
+    algorithm: options.AlgorithmName = None,
     engine: options.EngineName = options.ENGINES[0],
     checkpoint: Annotated[
         Path | None,
@@ -176,7 +177,7 @@ def run_(
             inputs=inputs,
             output=output,
             source=options.columns(file, time, id, time_unit),
-            algorithm=algorithm,
+            algorithm=options.algorithm_of(file, algorithm),
             watermark=watermark or file.watermark,
             max_ahead=max_ahead,
             late=late,
@@ -214,11 +215,14 @@ def _from_rdf(
 
 @app.command()
 def algorithms(as_json: AsJson = False) -> None:
-    """List the algorithms."""
-    found = [
-        {"name": a.name, "exact": a.exact, "default": a.name == options.DEFAULT_ALGORITHM, "summary": a.summary}
+    """List the algorithms, and what can be chosen of them."""
+    found: list[dict[str, Any]] = [
+        {
+            "name": a.name, "exact": a.exact, "default": a.name == options.DEFAULT_ALGORITHM, "summary": a.summary,
+            "options": [option.as_dict() for option in a.options],
+        }
         for a in sb.ALGORITHMS.values()
-    ]
+    ]  # fmt: skip
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return
@@ -226,7 +230,23 @@ def algorithms(as_json: AsJson = False) -> None:
     for one in found:
         name = f"{one['name']} (default)" if one["default"] else str(one["name"])
         table.add_row(name, "yes" if one["exact"] else "no", str(one["summary"]))
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    console.print(_options_table())
+    console.print("An algorithm with options is written as in 'rapf(buffer=500, pruning=0.3)'.", highlight=False)
+
+
+def _options_table() -> Table:
+    """Return what can be chosen; algorithms that share an option share its row."""
+    able: dict[Option, list[str]] = {}
+    for algorithm in sb.ALGORITHMS.values():
+        for option in algorithm.options:
+            able.setdefault(option, []).append(algorithm.name)
+    table = Table("option", "default", "range", "symbol", "of", "what it is")
+    for option, names in able.items():
+        default = "-" if option.default is None else f"{option.default:g}"
+        table.add_row(option.name, default, option.range, option.symbol, ", ".join(names), option.meaning)
+    return table
 
 
 @app.command()
@@ -235,11 +255,12 @@ def explain(
     mapping: options.MappingFile = None,
     dialect: options.Dialect = DEFAULT,
     every: options.Every = None,
-    algorithm: options.AlgorithmName = options.DEFAULT_ALGORITHM,
+    algorithm: options.AlgorithmName = None,
 ) -> None:
     """Say which queries share what, and what is kept; needs no data."""
     file = load(queries, mapping, SqlOptions(dialect, every))
-    typer.echo(Monitor(file.queries, algorithm=algorithm, services=file.services).explain())
+    chosen = options.algorithm_of(file, algorithm)
+    typer.echo(Monitor(file.queries, algorithm=chosen, services=file.services).explain())
 
 
 # The queries of a stream.

@@ -18,7 +18,14 @@ EngineName = Annotated[str, typer.Option(help="What runs it: spark or local.")]
 TimeColumn = Annotated[str | None, typer.Option("--time", help="The column of event times.")]
 IdColumn = Annotated[str | None, typer.Option("--id", help="The column of ids.")]
 UnitOfTime = Annotated[str | None, typer.Option("--time-unit", help="Unit of times that are numbers: s, ms, us or ns.")]
-AlgorithmName = Annotated[str, typer.Option("--algorithm", help="See 'skyband algorithms'.")]
+AlgorithmName = Annotated[
+    str | None,
+    typer.Option(
+        "--algorithm",
+        help="What keeps the candidates, with options if need be: 'pa(error=1e-4)'; see 'skyband algorithms'. "
+        f"Else that of the query file, or {DEFAULT_ALGORITHM}.",
+    ),
+]
 Master = Annotated[str | None, typer.Option("--master", help="A Spark master's URL; else Spark runs in this process.")]
 MappingFile = Annotated[
     Path | None,
@@ -45,6 +52,11 @@ def check_engine(engine: str, **spark_only: object) -> None:
     if {"--master", "--remote"} <= set(given):
         msg = "--master and --remote are both given; Spark runs in one place: choose one"
         raise InputError(msg)
+
+
+def algorithm_of(file: QueryFile, algorithm: str | None) -> str:
+    """Return the algorithm: that of the option, else that of the query file, else the default."""
+    return algorithm or file.algorithm or DEFAULT_ALGORITHM
 
 
 def columns(file: QueryFile, time: str | None, id: str | None, time_unit: str | None) -> StreamColumns:  # noqa: A002

@@ -49,7 +49,7 @@ def serve(
     max_ahead: Annotated[
         str | None, typer.Option(help="How far event times may be ahead of the clock; else 1 day.")
     ] = None,
-    algorithm: options.AlgorithmName = options.DEFAULT_ALGORITHM,
+    algorithm: options.AlgorithmName = None,
     engine: options.EngineName = options.ENGINES[0],
     master: options.Master = None,
     host: Annotated[
@@ -96,7 +96,8 @@ def serve(
                 folder, time = stack.enter_context(serve_inputs.from_rdf(folder, pattern)), pattern.time
             given = serve_inputs.Input(
                 folder, file.queries, options.columns(file, time, id, time_unit),
-                watermark or file.watermark or serve_inputs.WATERMARK, algorithm, file.services,
+                watermark or file.watermark or serve_inputs.WATERMARK, options.algorithm_of(file, algorithm),
+                file.services,
                 WindowLimits(max_window_ends or MAX_WINDOW_ENDS, max_cuts or MAX_CUTS),
                 max_ahead or serve_inputs.MAX_AHEAD, trial_budget or serve_inputs.TRIAL_BUDGET,
             )  # fmt: skip

@@ -48,7 +48,8 @@ class Monitor(StreamConsumer):
     queries
         The queries to begin with; more can be registered later.
     algorithm
-        Which algorithm keeps the candidates; `skyband.algorithms.ALGORITHMS` lists them.
+        Which algorithm keeps the candidates, perhaps with options, as in ``"pa(error=1e-4)"``;
+        `skyband.algorithms.ALGORITHMS` lists them.
     time, id
         The stream's columns of event times and ids.
     time_unit
@@ -489,7 +490,7 @@ class Monitor(StreamConsumer):
     def explain(self) -> str:
         """Say which queries share what, the panes and the staircase, and why."""
         rankings = sum(group.takes == "rows" for group in self.groups)
-        shared = f" in {counted(rankings, 'group')}, algorithm {self.stream.algorithm.name!r}" if rankings else ""
+        shared = f" in {counted(rankings, 'group')}, algorithm {self.stream.algorithm.notation()!r}" if rankings else ""
         lines = [counted(len(self._served), "query") + shared]
         for number, group in enumerate(self.groups, 1):
             lines += ["", *group.explain(number)]
@@ -501,7 +502,7 @@ class Monitor(StreamConsumer):
         """Return everything as bytes, detached from the live state; `restore` continues from them."""
         intake, tables = self.intake.state()
         meta = {
-            "algorithm": self.stream.algorithm.name,
+            "algorithm": self.stream.algorithm.notation(),
             "order": list(self._served),
             "watermark": self.watermark,
             "stats": asdict(Stats(**asdict(self._work))),

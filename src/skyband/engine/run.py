@@ -93,7 +93,7 @@ def run(
         How late events may come: windows are answered when event time has gone so far beyond them. Left out, all
         windows wait for the end of the input, and the order of the rows does not matter.
     algorithm
-        Which algorithm keeps the candidates.
+        Which algorithm keeps the candidates, perhaps with options, as in ``"pa(error=1e-4)"``.
     time_unit
         The unit of times that are whole numbers; microseconds when left out.
     batch_rows

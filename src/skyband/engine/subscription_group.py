@@ -14,7 +14,7 @@ from skyband.algorithms.topkw.band_kernels import LEFT
 from skyband.algorithms.topkw.bands import Bands, BandSpec, TopKReports, gate_of, with_gates
 from skyband.algorithms.topkw.event_kernels import ATTRIBUTE, COLUMN, EUCLID, SUM
 from skyband.algorithms.topkw.query_grid import QueryGrid
-from skyband.algorithms.topkw.sliding import BUFFERED, Sliding
+from skyband.algorithms.topkw.sliding import Sliding
 from skyband.answers.answer import Row
 from skyband.answers.notices import notices_table
 from skyband.engine.intake import Evaluator
@@ -30,7 +30,6 @@ from skyband.queries.subscription import Subscription
 from skyband.times import moment_of
 from skyband.windows import ALWAYS, NEVER
 
-CELLS = 10  # of the grid of queries in each dimension, for the published algorithms
 FIRST_POPULATION, SPARE = 64, 1 << 16
 Ends = Mapping[str, int]  # who ends, and when
 _FAMILIES = {"sum": SUM, "distance": EUCLID, "attributes": ATTRIBUTE}
@@ -162,10 +161,10 @@ class SubscriptionGroup:
 
     def _start(self, x: FloatArray) -> Bands:
         """Make the engine, with an index over the range of the first events."""
-        method, d = self.algorithm.method, len(self.kind.columns)
-        if not self.kind.counts:
-            method = replace(method, buffer=max(4**self.kind.length // BUFFERED, 1))
-        grid = QueryGrid.over(x[:, :d], CELLS) if d else None
+        d = len(self.kind.columns)
+        method = self.algorithm.method_with_options(indexed=d > 0)
+        grid = QueryGrid.over(x[:, :d], method.cells) if d else None
+        method = method if self.kind.counts else method.over_time(4**self.kind.length)
         return self.algorithm.engine(method, d, grid, self.kind.changes, not self.kind.counts)
 
     # Events.

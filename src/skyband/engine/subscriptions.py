@@ -81,7 +81,8 @@ class Subscriptions(StreamConsumer):
     subscriptions
         Those to begin with; more can be added later.
     algorithm
-        What keeps the best: ``"blocks"``, or one of the published algorithms for windows that slide with every event.
+        What keeps the best: ``"blocks"``, or one of the published algorithms for windows that slide with every event,
+        perhaps with options, as in ``"rapf(buffer=500)"``.
     time, id
         The stream's columns of event times and ids.
     time_unit
@@ -322,7 +323,7 @@ class Subscriptions(StreamConsumer):
         intake, tables = self.intake.state()
         meta = {
             "kind": KIND,
-            "algorithm": self.algorithm.name,
+            "algorithm": self.algorithm.notation(),
             "select": self.select,
             "waiting": [one.as_dict() for one in self.waiting.values()],
             "intake": intake,

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from skyband import algorithms
 from skyband.errors import InputError, LanguageError, QueryError
 from skyband.files.services import remote_of
 from skyband.files.stream import read
@@ -30,13 +31,14 @@ _LENGTHS = ("size", "slide", "offset", "cumulative", "step", "every")
 
 @dataclass(frozen=True)
 class QueryFile:
-    """The queries of a file, and the columns, the watermark and the services that it names for them."""
+    """The queries of a file, and the columns, the watermark, the algorithm and the services that it names for them."""
 
     queries: tuple[Query, ...]
     time: str | None = None
     id: str | None = None
     time_unit: str | None = None
     watermark: str | None = None
+    algorithm: str | None = None
     services: Mapping[str, Remote] = field(default_factory=dict)
     subject: str | None = None
     """What a text calls its ids: their column, unless `id` or an option names another."""
@@ -158,6 +160,11 @@ def _naming(path: Path) -> Iterator[None]:
 def _query_file(queries: Sequence[Query], problems: list[str], given: Mapping[str, Any], path: Path) -> QueryFile:
     """Add the settings and services of a file or mapping to its queries; refuse it with all its problems."""
     services: dict[str, Remote] = {}
+    if isinstance(algorithm := given.get("algorithm"), str):
+        try:
+            algorithms.find(algorithm)
+        except QueryError as error:
+            problems.append(str(error))
     tables = given["service"] if isinstance(given.get("service"), Mapping) else {}
     for name, table in tables.items():
         try:

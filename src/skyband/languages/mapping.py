@@ -16,7 +16,7 @@ from skyband.languages.toml import load_toml
 
 DEFAULT_NAMESPACE = "urn:skyband:"
 """What the prefix ``:`` stands for unless it is declared."""
-SETTINGS = ("time", "id", "time_unit", "watermark")
+SETTINGS = ("time", "id", "time_unit", "watermark", "algorithm")
 _SECTIONS = ("prefixes", "columns", "services", "functions")
 _SIGNATURE = re.compile(r"\s*([^\W\d]\w*)\s*\(\s*([^\W\d]\w*(?:\s*,\s*[^\W\d]\w*)*)\s*\)\s*")
 _PREFIXED = re.compile(r"([^\W\d][\w.-]*|):([^/]*)")
@@ -62,7 +62,7 @@ class Mapping:
     id
         The column of the subject of the window pattern; else it is called as its variable is.
     settings
-        ``time``, ``time_unit`` and ``watermark`` of a run.
+        ``time``, ``time_unit``, ``watermark`` and ``algorithm`` of a run.
 
     Examples
     --------

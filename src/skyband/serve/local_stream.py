@@ -52,7 +52,7 @@ class LocalStream:
         limits: WindowLimits | None = None,
         stopping: threading.Event | None = None,
     ) -> None:
-        self.schema, self.source, self.algorithm, self.delay = schema, source, algorithm, delay
+        self.schema, self.source, self.delay = schema, source, delay
         self.services = dict(services or {})
         self.max_ahead = max_ahead
         self.degraded: str | None = None
@@ -60,6 +60,7 @@ class LocalStream:
         self.monitor = Monitor(
             algorithm=algorithm, time=source.time, id=source.id, time_unit=source.time_unit, services=self.services
         )
+        self.algorithm = self.monitor.stream.algorithm.notation()
         self.monitor.declare(schema)
         self.stopping = stopping or threading.Event()
         self._lock = threading.RLock()

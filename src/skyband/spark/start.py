@@ -98,7 +98,7 @@ def start(
         What joined queries join with, by name: a `skyband.Remote`, a service, a function from ids to values, or a
         DataFrame in `skyband.spark.Frame`. The driver asks them, between two batches.
     algorithm
-        Which algorithm keeps the candidates.
+        Which algorithm keeps the candidates, perhaps with options, as in ``"pa(error=1e-4)"``.
     placement
         Where they are kept: on the driver, or, for ``partition_by`` with very many groups, on the executors.
     max_window_ends, max_cuts
@@ -118,9 +118,8 @@ def start(
     listed = [queries] if isinstance(queries, Query) else list(queries)
     source, schema = stream_of(df, time, id, time_unit)
     delay = not_negative(watermark, "watermark")
-    algorithms.find(algorithm)
     stream = StreamSpec(
-        source, schema, delay, algorithm, checkpoint_of(checkpoint),
+        source, schema, delay, algorithms.find(algorithm).notation(), checkpoint_of(checkpoint),
         sink=as_sink(sink), late=as_sink(late, "late"), rejected=as_sink(rejected, "rejected"),
         history=as_history(history), services=as_remotes(services),
         limits=WindowLimits(max_window_ends, max_cuts).over(source, schema),

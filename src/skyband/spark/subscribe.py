@@ -91,7 +91,8 @@ def subscribe(
     fresh = Subscriptions(listed, algorithm=algorithm, time=time, id=id, time_unit=time_unit, select=select)
     fresh.declare(columns.in_utc(schema))
     ahead = not_negative(max_ahead, "max_ahead")
-    spec = StreamSpec(source, schema, None, algorithm, checkpoint_of(checkpoint), as_sink(sink), ahead=ahead)
+    notation, folder = fresh.algorithm.notation(), checkpoint_of(checkpoint)
+    spec = StreamSpec(source, schema, None, notation, folder, as_sink(sink), ahead=ahead)
     job, declared = SubscriptionJob(spec, fresh.snapshot()), [one.as_dict() for one in listed]
     query = launch(df, spec, job, declared, placement="subscriptions", trigger=trigger, name=name)
     return SubscriptionHandle(query, spec.checkpoint)

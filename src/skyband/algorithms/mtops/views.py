@@ -85,6 +85,8 @@ def stairs(start: IntArray, end: IntArray, k: IntArray) -> tuple[IntArray, IntAr
 class Predicting(InOrder):
     """Algorithms that keep what is in a predicted view of some query."""
 
+    by_panes = True
+
     def exact_before(self, schedule: Schedule, start: int) -> bool:
         """Tell whether some exact query has a view there that is deep enough."""
         return any(

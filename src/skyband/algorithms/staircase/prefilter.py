@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from skyband.algorithms.base import BatchCounts, Columns, sift
+from skyband.algorithms.panes import Panes
 from skyband.algorithms.staircase import heap_kernels
 from skyband.algorithms.staircase import scan_kernels as kernel
 from skyband.algorithms.staircase.carry_kernels import carry_thresholds
-from skyband.algorithms.staircase.panes import Panes
 from skyband.algorithms.staircase.scan_kernels import keep_latest
 from skyband.compiled import PARALLEL_ROWS, THREADS, in_threads, split
 from skyband.order import BoolArray, FloatArray, IntArray, fingerprints

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.staircase.panes import ANY_K
+from skyband.algorithms.panes import ANY_K
 from skyband.compiled import jit
 from skyband.order import is_better, precedes
 

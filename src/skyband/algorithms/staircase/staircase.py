@@ -46,10 +46,10 @@ import numpy as np
 import numpy.typing as npt
 
 from skyband.algorithms.base import NO_SLOTS, Algorithm, Arriving, BatchCounts, Selection, columns_of, one_per_id
+from skyband.algorithms.panes import ANY_K, Panes, pane_widths
 from skyband.algorithms.staircase import partition_kernels, prefilter
 from skyband.algorithms.staircase import seal_kernels as kernel
 from skyband.algorithms.staircase.carry_kernels import Carried, carry
-from skyband.algorithms.staircase.panes import ANY_K, Panes, pane_widths
 from skyband.algorithms.staircase.seal_kernels import ALL, BEST, LATEST
 from skyband.compiled import THREADS, in_threads, split
 from skyband.events.store import EventStore
@@ -237,9 +237,7 @@ class Staircase(Algorithm):
 
     def record_filtered(self, low: int, high: int, depth: int, best: float) -> None:
         """Record events between two edges that were dropped before `push`: their panes lost them."""
-        self.panes.cover(low, high - 1)
-        first, last = self.panes.number(np.array([low, high - 1]))
-        self.panes.record_loss(np.arange(first, last + 1), depth, best)
+        self.panes.record_filtered(low, high, depth, best)
 
     def emptied(self, store: EventStore) -> Staircase | None:
         """Return a staircase with the same panes, all of them open: each keeps its best K, in whatever part it is."""

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 
 from skyband.algorithms.base import NO_SLOTS, Algorithm, Arriving, BatchCounts, Columns, Selection, one_per_id
+from skyband.algorithms.panes import ANY_K, Panes, pane_widths
 from skyband.algorithms.staircase import prefilter
-from skyband.algorithms.staircase.panes import ANY_K, Panes, pane_widths
 from skyband.events.store import EventStore
 from skyband.order import BoolArray, FloatArray, IntArray, SlotArray, Ties, rank_in_runs, ranks_in_runs
 from skyband.queries.query import Distinct
@@ -194,9 +194,7 @@ class TiedPanes(Algorithm):
 
     def record_filtered(self, low: int, high: int, depth: int, best: float) -> None:
         """Record events between two edges that were dropped before `push`: their panes lost them."""
-        self.panes.cover(low, high - 1)
-        first, last = self.panes.number(np.array([low, high - 1]))
-        self.panes.record_loss(np.arange(first, last + 1), depth, best)
+        self.panes.record_filtered(low, high, depth, best)
 
     def emptied(self, store: EventStore) -> TiedPanes | None:
         """Return one with the same panes: each keeps what it needs of whatever part it is given."""

@@ -55,6 +55,7 @@ import numpy as np
 
 from skyband.algorithms.base import NO_SLOTS, Selection, columns_of
 from skyband.algorithms.in_order import CandidateKeeper, InOrder, PerQuery, meta_query
+from skyband.algorithms.options import Option
 from skyband.algorithms.stkqf import partition_kernels as kernel
 from skyband.events.store import EventStore
 from skyband.order import IntArray, SlotArray, sort_runs
@@ -62,9 +63,14 @@ from skyband.windows import NEVER, DueWindows, Schedule
 
 MOST_PARTITIONS = 4096
 BUFFER = 4096
+_SHORTEST = "into how many the shortest window is cut"
 
 Needs = Callable[[int], Sequence[tuple[int, int]]]
 """Returns, for a moment, from where on each query needs events, and how many of the best: pairs (start, k)."""
+
+
+def _per_window(default: int | None, meaning: str) -> Option:
+    return Option("partitions", default, 1, MOST_PARTITIONS, meaning)
 
 
 class Partitioned(InOrder):
@@ -82,13 +88,15 @@ class SAP(Partitioned):
 
     name = "sap"
     summary = "partitions of each query's window keep candidates (SAP, for many queries M-SAP)"
+    by_panes = True
+    options = (_per_window(None, "into how many a query's window is cut; else the root of n/slide"),)
 
     def keeper(self, first: int) -> CandidateKeeper:
         """Make partitions per query."""
         return PerQuery([(one, self._partitions(one, first)) for one in meta_query(self.schedules)])
 
     def _partitions(self, query: Schedule, first: int) -> Partitions:
-        width = -(-query.size // isqrt(query.size // query.slide))
+        width = -(-query.size // (self.option("partitions") or isqrt(query.size // query.slide)))
         return Partitions(self.store, needs_of([query]), first, width, query.size, tree=False)
 
 
@@ -97,14 +105,15 @@ class PHBase(Partitioned):
 
     name = "phbase"
     summary = "small partitions for all queries keep candidates (PH-Base)"
-    share: ClassVar[int] = 8
+    by_panes = True
+    options = (_per_window(8, _SHORTEST),)
     tree: ClassVar[bool] = False
 
     def keeper(self, first: int) -> CandidateKeeper:
         """Make partitions for all queries."""
         members = meta_query(self.schedules)
         sizes = [member.size for member in members]
-        width = max(min(sizes) // self.share, 1)
+        width = max(min(sizes) // self.option("partitions"), 1)
         return Partitions(self.store, needs_of(members), first, width, max(sizes), self.tree)
 
 
@@ -113,7 +122,7 @@ class PHTree(PHBase):
 
     name = "phtree"
     summary = "partitions under a tree for all queries keep candidates (PH-Tree)"
-    share = 2
+    options = (_per_window(2, _SHORTEST),)
     tree = True
 
 

@@ -23,10 +23,10 @@ Jing et al., *Dynamic Multiple Continuous Top-k Queries Over Streaming Data*; it
 `skyband.algorithms.stkqf.skyline`, its PH-Tree in `skyband.algorithms.stkqf.partitions`.
 
 Left open there: how far the grid reaches (here as far as the longest and the deepest query so far, twice as far when
-one comes that does not fit) and how fine it is (8 by 8). Theorem 3 bounds what is missing in a partition by its worst
-candidate, which holds where candidates are its best events; ours are its meaningful ones, so the best event that
-was dropped is remembered instead. Virtual queries of cells that are empty go after the longest window has passed, when
-candidates are dropped the next time.
+one comes that does not fit) and how fine it is (8 by 8 unless ``cells`` says more or less). Theorem 3 bounds what is
+missing in a partition by its worst candidate, which holds where candidates are its best events; ours are its meaningful
+ones, so the best event that was dropped is remembered instead. Virtual queries of cells that are empty go after the
+longest window has passed, when candidates are dropped the next time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from typing import Any
 import numpy as np
 
 from skyband.algorithms.base import NO_SLOTS, Selection
-from skyband.algorithms.stkqf.partitions import BUFFER, Partitioned, Partitions
+from skyband.algorithms.options import Option
+from skyband.algorithms.stkqf.partitions import BUFFER, Partitioned, Partitions, PHTree
 from skyband.algorithms.stkqf.skyline import Need, Scan, SQGrid, scan_for
 from skyband.events.store import EventStore
 from skyband.order import IntArray, SlotArray
@@ -51,11 +52,15 @@ class STKQF(Partitioned):
 
     name = "stkqf"
     summary = "a PH-Tree for virtual queries, and the window itself, for queries that come and go (STKQF)"
+    options = (
+        Option("cells", 8, 1, 1_000, "cells along each side of the grid of queries", "1/ρ"),
+        *PHTree.options,
+    )
     keepers: dict[int, KeptWindow]  # type: ignore[assignment]
 
     def __init__(self, store: EventStore, distinct: Distinct | None) -> None:
         super().__init__(store, distinct)
-        self.grid = SQGrid(1, 1)
+        self.grid = SQGrid(1, 1, self.option("cells"))
         self.gone_before = NEVER  # events before it are no longer in memory
         self.scans: list[tuple[Scan, int, int]] = []  # of the last change: what, partitions scanned and skipped
 
@@ -77,7 +82,7 @@ class STKQF(Partitioned):
     def keeper(self, first: int) -> KeptWindow:
         """Make partitions for the virtual queries."""
         sizes = [s.size for s in self.schedules]
-        width = max(min(sizes) // 2, 1)
+        width = max(min(sizes) // self.option("partitions"), 1)
         return KeptWindow(self.store, self._needs, first, width, max(sizes), tree=True)
 
     def _needs(self, passed: int) -> list[tuple[int, int]]:
@@ -110,7 +115,7 @@ class STKQF(Partitioned):
     def restore(self, state: dict[str, Any]) -> None:
         """Take over what `snapshot` returned."""
         n, k, left = state["grid"]
-        self.grid = SQGrid(n, k)
+        self.grid = SQGrid(n, k, self.option("cells"))
         self.grid.fill([Need(s.size, s.k) for s in self.schedules], NEVER)
         self.grid.left = {(i, j): since for i, j, since in left}
         self.gone_before = state["gone_before"]
@@ -123,6 +128,11 @@ class STKQF(Partitioned):
         """Describe the virtual queries, and what was scanned for the last new one."""
         virtual = ", ".join(f"the best {need.k} of the last {self._age(need.n)}" for need in self.grid.virtual())
         lines = [f"virtual queries: {virtual}"]
+        if not self.store.counts:
+            lines.append(
+                "keeps all events of the window, so that deeper queries are exact at once: on Spark, every row that "
+                "passes the filter comes to the driver"
+            )
         if len(self.kept()):
             lines.append(f"{self.candidates():,} of the events are candidates")
         for scan, scanned, skipped in self.scans:
@@ -211,4 +221,4 @@ def _grown(grid: SQGrid, needs: Sequence[Need]) -> SQGrid:
     n, k = max(need.n for need in needs), max(need.k for need in needs)
     if grid.members:
         n, k = (n if n <= grid.n else 2 * n), (k if k <= grid.k else 2 * k)
-    return SQGrid(max(n, grid.n), max(k, grid.k))
+    return SQGrid(max(n, grid.n), max(k, grid.k), grid.cells)

@@ -15,7 +15,7 @@ Paper → code (Top-k/w):
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -49,7 +49,11 @@ _PER_QUERY = (
 
 @dataclass(frozen=True)
 class Method:
-    """Which bands queries have, which filters in front of them, and the papers' parameters."""
+    """Which bands queries have, which filters in front of them, and the paper's parameters (table IX).
+
+    `buffer` is b for windows that count events, and `recent` the same for windows of time, as a share of the shortest
+    one; `cells` is ρ, how many cells a grid has in each dimension.
+    """
 
     kind: int
     filter: int = NONE
@@ -57,11 +61,17 @@ class Method:
     pruning: float = 0.2
     error: float = 0.001
     additional: int = 10
+    recent: float = 0.05
+    cells: int = 10
     limit: int | None = None  # candidates of a probabilistic band, where they are not computed
 
     def buffer_for(self, size: int) -> int:
         """Return how long the recent buffer may be at most for a window: half of it (theorem 5.1)."""
         return max(min(self.buffer, (size + 1) // 2), 1)
+
+    def over_time(self, size: int) -> Method:
+        """Return the method for windows of time that are so long at least: the buffer is a share of that."""
+        return replace(self, buffer=max(int(size * self.recent), 1))
 
 
 @dataclass(frozen=True)

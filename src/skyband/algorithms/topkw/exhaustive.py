@@ -21,8 +21,6 @@ from skyband.algorithms.topkw.exhaustive_kernels import pass_all
 from skyband.algorithms.topkw.query_grid import QueryGrid
 from skyband.order import IntArray, SlotArray
 
-CELLS = 10  # in each dimension, where no grid is given
-
 
 class ExhaustiveBands(Bands):
     """Rows of the best k (CPM), or of k-skybands within a threshold (SNN), over a grid of all events.
@@ -37,7 +35,7 @@ class ExhaustiveBands(Bands):
     def _take(self, new: Events, moments: IntArray, time: IntArray, key: IntArray) -> TopKReports:
         kept, events = self._behind_held(new)
         if self.grid is None:
-            self._lay_grid(QueryGrid.over(events.x[:, : self.dimensions], CELLS))
+            self._lay_grid(QueryGrid.over(events.x[:, : self.dimensions], self.method.cells))
         reported = np.zeros((len(events.slot), self.watching.shape[1]), np.uint64)
         reported[:kept, : self.reported.shape[1]] = self.reported
         self.band, reports = pass_all(

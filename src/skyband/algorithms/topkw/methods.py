@@ -29,8 +29,8 @@ must be exact, ``pa`` where speed matters more, ``blocks`` for thousands of quer
 ``staircase`` is faster than all of them.
 
 Left open there: sorted arrays take the place of the trees; a relaxed band may have 4k candidates at first; the number
-of events of a time window is estimated. A monitor has one query per band, so ``pa`` keeps no additional candidates,
-which make an index move less.
+of events of a time window is estimated. A monitor has no index of queries, so ``pa`` keeps additional candidates, which
+make an index move less, only in `skyband.Subscriptions`, whose queries lie in a grid (as in the paper's experiments).
 
 Examples
 --------
@@ -45,28 +45,35 @@ Examples
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from skyband.algorithms.topkw.adaptive import AdaptiveBands
 from skyband.algorithms.topkw.bands import CPM, PROBABLE, RELAXED, SNN, STRICT, Bands, Method
 from skyband.algorithms.topkw.blocks import BlockBands
 from skyband.algorithms.topkw.exhaustive import ExhaustiveBands
-from skyband.algorithms.topkw.sliding import Sliding
+from skyband.algorithms.topkw.sliding import OPTIONS, Sliding
 
 KINDS = {"strict": STRICT, "relaxed": RELAXED, "probabilistic": PROBABLE}
 
 
-def sliding(name: str, method: Method, summary: str, engine: type[Bands] = Bands) -> type[Sliding]:
-    """Return the algorithm that keeps bands of a method."""
-    exact = method.kind != PROBABLE
-    members = {"name": name, "summary": summary, "method": method, "engine": engine, "exact": exact}
+def sliding(
+    name: str, method: Method, summary: str, options: Sequence[str] = (), engine: type[Bands] = Bands
+) -> type[Sliding]:
+    """Return the algorithm that keeps bands of a method, of which these options can be chosen."""
+    exact, known = method.kind != PROBABLE, tuple(OPTIONS[option] for option in options)
+    members = {
+        "name": name, "summary": summary, "method": method, "engine": engine, "exact": exact, "options": known,
+    }  # fmt: skip
     return type(name.upper(), (Sliding,), members | {"__doc__": f"{summary.capitalize()}.", "__module__": __name__})
 
 
 def behind_filter(band: str, filter_: str) -> type[Sliding]:
     """Return the algorithm of section 5 with these two kinds of k-skybands."""
     summary = f"{band} bands behind a {filter_} filter over recent events"
-    return sliding(f"{band[0]}a{filter_[0]}f", Method(KINDS[band], KINDS[filter_]), summary)
+    kinds = {"relaxed": "pruning", "probabilistic": "error"}
+    options = sorted({kinds[kind] for kind in (band, filter_) if kind in kinds})
+    name = f"{band[0]}a{filter_[0]}f"
+    return sliding(name, Method(KINDS[band], KINDS[filter_]), summary, ["buffer", "recent", *options, "cells"])
 
 
 class Adaptive(Sliding):
@@ -92,8 +99,9 @@ class Adaptive(Sliding):
     name = "adaptive"
     summary = "pa while the stream comes in random order, rapf while it does not"
     exact = False
-    method = Method(RELAXED, PROBABLE, additional=0)
+    method = Method(RELAXED, PROBABLE)
     engine = AdaptiveBands
+    options = tuple(OPTIONS.values())
 
     def method_in_use(self) -> str:
         """Say how many bands use what; and of the one that changed last, or the only one, since when and why."""
@@ -113,25 +121,30 @@ class Adaptive(Sliding):
 
 
 METHODS: tuple[type[Sliding], ...] = (
-    sliding("sa", Method(STRICT), "keeps exactly the k-skyband of each query, event by event (strict)"),
-    sliding("ra", Method(RELAXED), "prunes to the k-skyband when a band has grown by a fifth (relaxed)"),
+    sliding("sa", Method(STRICT), "keeps exactly the k-skyband of each query, event by event (strict)", ["cells"]),
     sliding(
-        "pa", Method(PROBABLE, additional=0),
-        "keeps the best k and the few that are likely to be needed (probabilistic)",
+        "ra", Method(RELAXED), "prunes to the k-skyband when a band has grown by a fifth (relaxed)",
+        ["pruning", "cells"],
+    ),
+    sliding(
+        "pa", Method(PROBABLE), "keeps the best k and the few that are likely to be needed (probabilistic)",
+        ["error", "additional", "cells"],
     ),
     *(behind_filter(band, filter_) for band in ("strict", "relaxed") for filter_ in KINDS),
     sliding(
         "cpm", Method(CPM),
-        "keeps the best k of each query, and every event in a grid to start from scratch (CPM/w)", ExhaustiveBands,
+        "keeps the best k of each query, and every event in a grid to start from scratch (CPM/w)", ["cells"],
+        ExhaustiveBands,
     ),
     sliding(
         "snn", Method(SNN),
-        "keeps the k-skyband within a threshold, and every event in a grid to start from scratch (SNN)",
+        "keeps the k-skyband within a threshold, and every event in a grid to start from scratch (SNN)", ["cells"],
         ExhaustiveBands,
     ),
     sliding(
         "blocks", Method(RELAXED),
-        "a relaxed skyband per query behind two shared blocks of recent events, updated query by query", BlockBands,
+        "a relaxed skyband per query behind two shared blocks of recent events, updated query by query",
+        engine=BlockBands,
     ),
     Adaptive,
 )  # fmt: skip

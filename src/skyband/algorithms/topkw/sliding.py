@@ -3,7 +3,8 @@
 Paper → code (Top-k/w):
 
 - section 4, one query → `BandKeeper`
-- section 5, b → `BUFFERED` for time windows
+- section 5, b → `Method.buffer`; for time windows, `Method.recent`
+- table IX, what can be chosen → `OPTIONS`
 
 Each query has a band of its own, which is kept up event by event, whether somebody looks or not; a window is answered
 by the top k of the band at its end. `skyband.algorithms.topkw.bands` has the bands; here they get one score that all
@@ -27,12 +28,40 @@ import numpy.typing as npt
 
 from skyband.algorithms.base import Selection
 from skyband.algorithms.in_order import CandidateKeeper, InOrder, PerQuery, meta_query
+from skyband.algorithms.options import Option
 from skyband.algorithms.topkw.bands import Bands, BandSpec, Method
 from skyband.events.store import EventStore
 from skyband.order import IntArray, SlotArray
 from skyband.windows import DueWindows, Schedule
 
-BUFFERED = 20  # the recent buffer of a time window is one part in so many of it; for counted windows, see `Method`
+_DEFAULT = Method(kind=0)
+OPTIONS = {
+    option.name: option
+    for option in (
+        Option(
+            "error", _DEFAULT.error, 0, 1, "how many events may be missed per window, in random order", "σ",
+            whole=False, open=True,
+        ),
+        Option(
+            "additional", _DEFAULT.additional, 0, 1_000_000,
+            "candidates beyond those, where a grid of queries (of Subscriptions) would have to follow", "a",
+        ),
+        Option(
+            "pruning", _DEFAULT.pruning, 0, 100, "by what share a relaxed band grows before it is pruned", "γ",
+            whole=False,
+        ),
+        Option(
+            "buffer", _DEFAULT.buffer, 1, 1_000_000_000,
+            "recent events, of windows that count events: never more than half of one", "b",
+        ),
+        Option(
+            "recent", _DEFAULT.recent, 0, 0.5, "the recent part of windows of time, as a share of the shortest", "b/n",
+            whole=False, open=True,
+        ),
+        Option("cells", _DEFAULT.cells, 1, 20_000, "cells of a grid in each dimension", "ρ"),
+    )
+}  # fmt: skip
+"""The paper's parameters; `Method` has them under the same names."""
 
 
 class Sliding(InOrder):
@@ -41,10 +70,16 @@ class Sliding(InOrder):
     method: ClassVar[Method]
     engine: ClassVar[type[Bands]] = Bands
 
+    @classmethod
+    def method_with_options(cls, *, indexed: bool) -> Method:
+        """Return the method as it was chosen; additional candidates pay only where queries are `indexed` (table IX)."""
+        method = replace(cls.method, **cls.chosen)  # type: ignore[arg-type]  # they are of the kinds that `OPTIONS` say
+        return method if indexed else replace(method, additional=0)
+
     def keeper(self, first: int) -> CandidateKeeper:
         """Make a band per query."""
-        members = meta_query(self.schedules)
-        return PerQuery([(one, BandKeeper(self.engine, self.store, one, self.method, first)) for one in members])
+        members, method = meta_query(self.schedules), self.method_with_options(indexed=False)
+        return PerQuery([(one, BandKeeper(self.engine, self.store, one, method, first)) for one in members])
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as numbers and arrays, the bands as they are."""
@@ -84,7 +119,7 @@ class BandKeeper(CandidateKeeper):
     def __init__(self, engine: type[Bands], store: EventStore, schedule: Schedule, method: Method, first: int) -> None:
         self.store, self.schedule, self.first, self.seen = store, schedule, first, 0
         if not store.counts:
-            method = replace(method, buffer=max(schedule.size // BUFFERED, 1))
+            method = method.over_time(schedule.size)
         self.population = schedule.size if store.counts else 64
         self.bands = engine(method, dimensions=1)
         spec = BandSpec(schedule.k, schedule.size, self.population, sign=-1.0, point=(0.0,), weight=(1.0,))

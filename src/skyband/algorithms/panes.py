@@ -188,6 +188,12 @@ class Panes:
         np.minimum.at(self.depth, panes - self.base, depth)
         np.maximum.at(self.best_dropped, panes - self.base, best)
 
+    def record_filtered(self, low: int, high: int, depth: int, best: float) -> None:
+        """Record events of ``[low, high)`` that were dropped before they got here: all its panes lost them."""
+        self.cover(low, high - 1)
+        first, last = self.number(np.array([low, high - 1]))
+        self.record_loss(np.arange(first, last + 1), depth, best)
+
     def first_from(self, panes: IntArray) -> IntArray:
         """Return the last pane up to each where windows start; the first one of all where there is none."""
         begins = np.maximum.accumulate(np.where(self.starts, np.arange(len(self.cuts)), 0))
