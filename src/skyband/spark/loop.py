@@ -106,7 +106,7 @@ class Shown:
 class StreamJob(ABC):
     """What one kind of stream does with a micro-batch; it can be pickled before it is resumed."""
 
-    durable = True  # whether the driver keeps the state, and takes commands; else Spark's state store keeps it
+    durable = True  # whether the driver keeps a state, and takes commands; else Spark's state store keeps all
     retried: str | None = None  # the suspended query that this batch tries again
 
     def __init__(self, spec: StreamSpec) -> None:
@@ -315,7 +315,8 @@ class MicroBatchLoop:
                 passed = {name: count + 1 for name, count in state.trial.items()}
                 state.trial = {name: count for name, count in passed.items() if count < TRIAL_BATCHES}
                 state.monitor = job.snapshot()
-                entry["stateBytes"] = self.spec.checkpoint.save(batch_id, state)
+                saved = self.spec.checkpoint.save(batch_id, state)
+                entry.setdefault("stateBytes", saved)  # where executors keep the state, that is not all of it
         entry["durationMs"] = progress.milliseconds()
         shown = job.shown
         shown.progress = [*[old for old in shown.progress if old["batchId"] < batch_id][-RECENT + 1 :], entry]
