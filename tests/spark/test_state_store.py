@@ -321,7 +321,7 @@ def sums_of(unit: int, **common: Any) -> list[sb.Query]:
         sb.Query("distinct", k=3, score="count(DISTINCT n)", select=("approx_count_distinct(n) AS about",), **sliding),
         sb.Query("moves", k=3, score="sum(n)", emit="changes", **sliding),
         sb.Query("moving", k=2, score="count(*)", ties="with", max_ties=3, emit="changes", **sliding),
-        sb.Query("entered", k=2, score="max(n)", emit="entered", having="count(*) > 7", **sliding),
+        sb.Query("entered", k=2, score="max(n)", emit="entered", having="count(*) > 2", **sliding),
         sb.Query("tumbling", k=1, score="avg(n)", **(common | {"window": sb.Window(13 * unit, closed="right")})),
         sb.Query("ever", k=2, score="sum(n)", **(common | {"window": sb.Window.all_time(every=30 * unit)})),
     ]  # fmt: skip
@@ -349,7 +349,7 @@ def with_numbers(batches: Sequence[pa.Table], seed: int) -> list[pa.Table]:
         ({"group_by": "g"}, True),
         ({"group_by": ("g", "length(note) AS long")}, True),
         ({"partition_by": "g"}, False),
-        ({"partition_by": "g", "group_by": "n % 3"}, False),
+        ({"partition_by": "g", "group_by": "n % 3 AS third"}, False),
     ],
 )
 def test_sums_equal_a_local_run(
@@ -358,7 +358,6 @@ def test_sums_equal_a_local_run(
     unit = 1_000
     batches = with_numbers(random_batches(5, unit=unit, disorder=30, text=text), 6)
     queries, sink = sums_of(unit, **common), Tables()
-    queries = queries if text else queries[:-1]  # no row is too late for a window of all time
     stream = Stream(session, tmp_path, delay=10 * unit)
     stream.feed(batches)
     handle = spread(session, stream, queries, sink)
@@ -369,7 +368,7 @@ def test_sums_equal_a_local_run(
         truth, ours = in_order(truth), in_order(ours)
     same(ours, truth)
     stats = monitor.stats()
-    assert min(stats.partly_late if text else stats.late, stats.rejected) > 0
+    assert min(stats.partly_late, stats.rejected) > 0
     totals = handle.checkpoint.status()["totals"]
     assert totals == {"late": stats.late, "partlyLate": stats.partly_late, "rejected": stats.rejected, "ahead": 0}
     assert handle.progress[-1]["kept"] > 0
