@@ -18,7 +18,7 @@ import pytest
 
 import skyband as sb
 from skyband.events.batch import StreamColumns
-from skyband.spark import state_store
+from skyband.spark import placement, state_store
 from skyband.spark.checkpoint import Checkpoint
 from skyband.spark.loop import MicroBatchLoop, StreamSpec
 from skyband.spark.state_store import COUNTED, HELD, answers_of
@@ -282,7 +282,7 @@ class Tables:
 @pytest.fixture
 def few_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have so few buckets that each has several groups, and starting them takes little time."""
-    monkeypatch.setitem(answers_of.__kwdefaults__, "buckets", 4)
+    monkeypatch.setattr(answers_of, "__kwdefaults__", {**(answers_of.__kwdefaults__ or {}), "buckets": 4})
 
 
 def spread(session: Any, stream: Stream, queries: Sequence[sb.Query], sink: Tables, **options: Any) -> Any:
@@ -335,7 +335,9 @@ def with_numbers(batches: Sequence[pa.Table], seed: int) -> list[pa.Table]:
     rng = np.random.default_rng(seed)
     scores = [pc.divide(pc.round(pc.multiply(batch["x"], 8.0)), 8.0) for batch in batches]
     scores = [pc.if_else(pc.is_finite(score), score, None) for score in scores]
-    numbers = [pa.array(rng.integers(0, 9, batch.num_rows), mask=rng.random(batch.num_rows) < 0.05) for batch in batches]
+    numbers = [
+        pa.array(rng.integers(0, 9, batch.num_rows), mask=rng.random(batch.num_rows) < 0.05) for batch in batches
+    ]
     tables = [batch.set_column(2, "x", score) for batch, score in zip(batches, scores, strict=True)]
     tables[-1] = tables[-1].set_column(0, "t", pa.array([BEGIN + 300_000]))
     return [table.append_column("n", number) for table, number in zip(tables, numbers, strict=True)]
@@ -352,9 +354,8 @@ def with_numbers(batches: Sequence[pa.Table], seed: int) -> list[pa.Table]:
         ({"partition_by": "g", "group_by": "n % 3 AS third"}, False),
     ],
 )
-def test_sums_equal_a_local_run(
-    session: Any, few_buckets: None, tmp_path: Path, common: dict[str, Any], text: bool
-) -> None:  # fmt: skip
+@pytest.mark.usefixtures("few_buckets")
+def test_sums_equal_a_local_run(session: Any, tmp_path: Path, common: dict[str, Any], text: bool) -> None:
     unit = 1_000
     batches = with_numbers(random_batches(5, unit=unit, disorder=30, text=text), 6)
     queries, sink = sums_of(unit, **common), Tables()
@@ -420,13 +421,37 @@ def test_sums_take_up_other_queries_after_a_restart(session: Any, tmp_path: Path
     assert {name for name, mine, _ in flags if not mine} == {"count", "dense"}
 
 
-def started(session: Any, folder: Path, queries: Sequence[sb.Query], placement: Any) -> Any:
+@pytest.mark.usefixtures("few_buckets")
+def test_goes_on_where_its_checkpoint_began(session: Any, tmp_path: Path, caplog: Any, monkeypatch: Any) -> None:
+    batches = with_numbers(random_batches(1, unit=1_000, disorder=0, text=True, cuts=2), 2)
+    query = sb.Query("most", k=2, score="sum(n)", window=window(20, unit=1_000))
+    monkeypatch.setattr(placement, "MOST_ON_DRIVER", 1_000)
+    began: list[str] = []
+    for where in ("executors", "driver"):
+        (tmp_path / where).mkdir()
+        stream, sink = Stream(session, tmp_path / where, delay=0), Tables()
+        stream.feed(batches[:1])
+        spread(session, stream, [query], sink, placement="auto" if where == "driver" else where)
+        stream.feed(batches[1:])
+        handle = spread(session, stream, [query], sink, placement="auto")
+        same(sink.answers(), local(sb.Monitor([query], time="t", id="id"), batches, 0))
+        began.append(handle.status["placement"])
+        assert handle.checkpoint.placement == where
+    assert began[0].startswith("executors, as its checkpoint began; ")
+    assert began[1].startswith("driver, as its checkpoint began; ")
+    advice = handle.status["advice"]
+    assert "outgrow the driver" in advice
+    assert f"advice: {advice}" in handle.explain().splitlines()
+    assert [record.message for record in caplog.records].count(advice) == 1
+
+
+def started(session: Any, folder: Path, queries: Sequence[sb.Query], place: Any) -> Any:
     """Read what there is with a watermark of ten milliseconds."""
     schema = session.read.parquet(str(folder / "in")).schema
     df = session.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
     handle = sb.spark.start(
-        df, queries, time="t", id="id", watermark="10 milliseconds", checkpoint=folder / placement,
-        trigger={"availableNow": True}, placement=placement,
+        df, queries, time="t", id="id", watermark="10 milliseconds", checkpoint=folder / place,
+        trigger={"availableNow": True}, placement=place,
     )  # fmt: skip
     assert handle.awaitTermination(600)
     return handle
@@ -460,7 +485,11 @@ def test_progress_is_that_of_the_driver(session: Any, tmp_path: Path) -> None:
     assert executors.lastProgress["skyband"] == executors.progress[-1]
     assert 0 < last[1]["kept"] <= executors.progress[-1]["keptLimit"]
     assert executors.progress[-1]["stateBytes"] > 0
-    assert f"in Spark's state store: {last[1]['kept']:,} events now" in executors.explain()
+    kept, size = (executors.progress[-1][name] for name in ("kept", "stateBytes"))
+    said = f"executors, as start was asked; {kept:,} rows are kept ({size / 1e6:,.1f} MB) in Spark's state store"
+    assert executors.status["placement"] == executors.progress[-1]["placement"] == said
+    assert executors.explain().startswith(f"placement: {said}\n2 queries")
+    assert driver.explain().startswith(f"placement: driver, as start was asked; {kept:,} rows are kept (")
 
 
 class Visited:

@@ -72,7 +72,9 @@ class _Places(PartialTables):
         asked = asked_of_places(self.query).max_ties
         cut = too_many_ties(asked) if asked > self.query.max_ties else ""  # whether the answer is cut is seen here
         inexact = pc.invert(rows["exact"])
-        for place, why in zip(window[inexact.to_numpy()].tolist(), rows["why"].filter(inexact).to_pylist(), strict=True):
+        for place, why in zip(
+            window[inexact.to_numpy()].tolist(), rows["why"].filter(inexact).to_pylist(), strict=True
+        ):
             # Of several reasons "warming up" sorts last, and of several moments since when, the latest.
             self._doubts[place] = max(self._doubts[place], "" if why == cut else why)
         told = rows["rank"].is_valid().to_numpy()

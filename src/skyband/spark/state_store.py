@@ -75,8 +75,9 @@ def answers_of(
     """Answer queries over the groups of a stream, with their state in Spark's state store.
 
     The queries have the same `partition_by`, or all of them rank the same ids by aggregates. A restart may bring other
-    ones: buckets go on with what they have for those that stay, and take up new ones. Each of the `buckets` has a monitor: there should be several for every core,
-    and so many that the state of each is some megabytes at most. A checkpoint stays with the number it began with.
+    ones: buckets go on with what they have for those that stay, and take up new ones. Each of the `buckets` has a
+    monitor: there should be several for every core, and so many that the state of each is some megabytes at most. A
+    checkpoint stays with the number it began with.
 
     Spark rounds the `delay` up to milliseconds. It reads the clock, from which event times may be `ahead`, once per
     micro-batch, and keeps what it read with the batch's offsets, so a replay decides alike.
@@ -149,7 +150,8 @@ def _check_queries(queries: Sequence[Query], source: StreamColumns) -> tuple[Exp
         problem = (
             "joins, and what is known of services is kept on the driver" if query.join is not None
             else "counts events as they arrive, which executors do not see in one order" if query.window.counts
-            else "has no partition_by, so there are no groups to spread" if query.ranks_events and not query.partition_by
+            else "has no partition_by, so there are no groups to spread"
+            if query.ranks_events and query.partition_by is None
             else "emits early answers, which buckets would give in pieces" if query.emit == "early"
             else None
         )  # fmt: skip
