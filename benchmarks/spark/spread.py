@@ -1,7 +1,7 @@
 """Sums of very many ids on Spark, kept on the driver or on the executors.
 
-``python -m benchmarks.spark.spread executors --ids 1000000``: writes a stream of files in which every id comes about once
-in each, answers which ids have the largest sums, and says what each micro-batch took and how much is kept.
+``python -m benchmarks.spark.spread executors --ids 1000000``: writes a stream of files in which every id comes about
+once in each, answers which ids have the largest sums, and says what each micro-batch took and how much is kept.
 """
 
 from __future__ import annotations

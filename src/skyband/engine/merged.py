@@ -1,7 +1,7 @@
 """Answers from several places, each of which has all events of some ids, merged into the answers of all ids.
 
-An id is in one place, so the best k of a window are among the best k of each place. Which of these they are, their ranks,
-their ties and what has changed is found as where all ids are in one place: by `skyband.engine.aggregates`.
+An id is in one place, so the best k of a window are among the best k of each place. Which of these they are, their
+ranks, their ties and what has changed is found as where all ids are in one place: by `skyband.engine.aggregates`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from skyband.windows import ALWAYS, NEVER
 def asked_of_places(query: Query) -> Query:
     """Return what each place is asked so that its answers can be merged.
 
-    Changes are those of the merged answers. Of rows that tie each place tells one more than the answer may have, so that
-    it is seen whether the answer has to be cut.
+    Changes are those of the merged answers. Of rows that tie each place tells one more than the answer may have, so
+    that it is seen whether the answer has to be cut.
 
     Examples
     --------

@@ -53,8 +53,8 @@ class Running:
     def status(self) -> dict[str, Any]:
         """What it is doing, and what the last batch showed.
 
-        Where most of it was rejected, why it is ``"degraded"``; where its state is and why, as ``"placement"``; where it
-        should not be there, what to do, as ``"advice"``. Each is None where there is nothing to say.
+        Where most of it was rejected, why it is ``"degraded"``; where the state is and why, as ``"placement"``; where
+        it should not be there, what to do, as ``"advice"``. Each is None where there is nothing to say.
         """
         ours = self.checkpoint.status()
         last: dict[str, Any] = next(reversed(ours.get("progress", [])), {})

@@ -9,7 +9,7 @@ from skyband.spark.checkpoint import Checkpoint
 
 PLACEMENTS = ("auto", "driver", "executors")
 MOST_ON_DRIVER = 100_000_000
-"""Bytes of state from which on the driver is advised against: it writes them with each batch, and has gigabytes in memory."""
+"""So many bytes of state at most are for the driver: it writes them with each batch, and has gigabytes in memory."""
 
 
 @dataclass(frozen=True)

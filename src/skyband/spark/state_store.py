@@ -5,9 +5,9 @@ state. So Spark handles a few dozen keys, whatever the number of groups, and the
 columns. Between the stages events and answers travel as Arrow batches packed into binary columns, one per
 bucket: every type comes through as it is, and Python never sees a single event.
 
-Queries that rank all ids by aggregates have their ids dealt out. Each bucket keeps the sums of its ids, and answers with
-the best k of these; the driver merges what all buckets answer for a window. A bucket gets rows as they are, not added up
-before: where there are so many ids that they are kept here, few rows of a batch have the same.
+Queries that rank all ids by aggregates have their ids dealt out. Each bucket keeps the sums of its ids, and answers
+with the best k of these; the driver merges what all buckets answer for a window. A bucket gets rows as they are, not
+added up before: where there are so many ids that they are kept here, few rows of a batch have the same.
 
 Spark's watermark is taken from the packed batches, and the column is dropped before it reaches the state: so
 Spark advances the watermark but throws nothing away, and what is late for which window is the monitor's
