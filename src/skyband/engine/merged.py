@@ -138,14 +138,22 @@ class Merger:
     """
 
     def __init__(self, queries: Sequence[Query], stream: Stream, plain: bool) -> None:
-        self.stream, self.plain = stream, plain
-        self.groups = {query.name: self._group(query) for query in queries}
+        self.queries, self.stream, self.plain, self.newest = queries, stream, plain, NEVER
+        self.groups = {query.name: self._begun(query) for query in queries}
 
-    def _group(self, query: Query) -> _MergedGroup:
+    def _begun(self, query: Query) -> _MergedGroup:
+        """Return a group for a query that has not seen what came so far.
+
+        A place that got nothing since does not answer it, though it may have missed something: so it is known here.
+        """
         group = _MergedGroup.of(query, self.stream)
-        group.add([query], NEVER, NEVER)
+        group.add([query], NEVER, self.newest)
         group.answers.plain = self.plain
         return group
+
+    def note(self, newest: int) -> None:
+        """Note that events up to some time have come."""
+        self.newest = max(self.newest, newest)
 
     def merge(self, rows: pa.Table, watermark: int) -> Answers:
         """Return the answers of the windows that a watermark closes, by query; `rows` are the answers of all places."""
@@ -156,13 +164,17 @@ class Merger:
 
     def snapshot(self) -> bytes:
         """Return what is remembered as bytes."""
-        return snapshot.encode({"merged": list(self.groups)}, {}, [group.state() for group in self.groups.values()])
+        meta = {"merged": list(self.groups), "newest": self.newest}
+        return snapshot.encode(meta, {}, [group.state() for group in self.groups.values()])
 
     def load(self, blob: bytes) -> None:
-        """Take over what `snapshot` returned, of the queries that are still the same."""
+        """Take over what `snapshot` returned, of the queries that are still the same; others begin now."""
         meta, _, states = snapshot.decode(blob)
-        for name, state in zip(meta["merged"], states, strict=True):
-            group = _MergedGroup.load(state, self.stream)
-            if name in self.groups and group.queries == self.groups[name].queries:
-                group.answers.plain = self.plain
-                self.groups[name] = group
+        self.newest = meta["newest"]
+        before = dict(zip(meta["merged"], (_MergedGroup.load(state, self.stream) for state in states), strict=True))
+        for query in self.queries:
+            group = before.get(query.name)
+            if group is None or group.queries != [query]:
+                group = self._begun(query)
+            group.answers.plain = self.plain
+            self.groups[query.name] = group

@@ -113,7 +113,7 @@ def answers_of(
         merges=merges,
     )
     plan.monitor()  # refuses here what each executor would refuse
-    seen = ("watermark", "rows", "notAfter", "aheadAt")
+    seen = ("watermark", "rows", "newest", "notAfter", "aheadAt")
     visit = f"answers BINARY, {', '.join(f'{name} BIGINT' for name in seen + COUNTED + HELD)}"
     numbered = view.toDF(*map(str, range(len(plan.names))))  # names of expressions may have dots in them
     packed = numbered.mapInArrow(plan.pack, "bucket INT, newest TIMESTAMP, not_after BIGINT, rows BINARY")
@@ -188,7 +188,8 @@ def _answer_schema(queries: Sequence[Query], source: StreamColumns, algorithm: s
 class Outcome:
     """What a micro-batch brought: the buckets' `answers`, by how much each number changed, the watermark, if it moved.
 
-    `not_after` is the last event time that was taken, and `ahead_at` one that was not.
+    `not_after` is the last event time that was taken, `ahead_at` one that was not, and `newest` the latest of all
+    buckets that got rows.
     """
 
     answers: pa.Table
@@ -197,6 +198,7 @@ class Outcome:
     rows: int
     not_after: int | None
     ahead_at: int | None
+    newest: int | None = None
 
 
 @dataclass(frozen=True)
@@ -273,6 +275,7 @@ class Plan:
         return Outcome(
             table if self.merges else _flagged(table), changes, watermark and _microseconds(watermark),
             pc.sum(visits["rows"]).as_py() or 0, pc.max(visits["notAfter"]).as_py(), pc.min(visits["aheadAt"]).as_py(),
+            pc.max(visits["newest"]).as_py(),
         )  # fmt: skip
 
     def take_over(self, monitor: Monitor) -> None:
@@ -307,11 +310,11 @@ class Plan:
         return Merger(self.queries, stream, self.source.is_plain(self.rows))
 
     def push(self, monitor: Monitor, batches: Sequence[pa.RecordBatch], not_after: int | None) -> dict[str, Any]:
-        """Take in what came for a bucket; say of how many rows it was, and whether any was ahead."""
+        """Take in what came for a bucket; say how many rows and up to when, and whether any was ahead."""
         rows = fit_table(pa.Table.from_batches(batches), self._columns(monitor))
         monitor.push(rows.combine_chunks(), not_after=not_after)
         ahead = None if not_after is None else ahead_time(rows, self.source, not_after)
-        return {"rows": rows.num_rows, "notAfter": not_after, "aheadAt": ahead}
+        return {"rows": rows.num_rows, "newest": monitor.newest, "notAfter": not_after, "aheadAt": ahead}
 
 
 def _goes_on(query: Query, wanted: Query | None) -> bool:
@@ -387,10 +390,11 @@ class StateStoreJob(StreamJob):
 
     def _merged(self) -> pa.Table:
         """Return the answers of all buckets as one, in order of their ends, then of the queries."""
-        plan, mark = self.plan, self.outcome.watermark
-        if mark is None:
-            return plan.answers.empty_table()
-        table = fit(self.merger.merge(self.outcome.answers, mark), plan.answers)
+        plan, mark, newest = self.plan, self.outcome.watermark, self.outcome.newest
+        found = Answers() if mark is None else self.merger.merge(self.outcome.answers, mark)
+        if newest is not None:  # windows are answered first
+            self.merger.note(newest)
+        table = fit(found, plan.answers)
         turn = pc.index_in(table["query"], pa.array([query.name for query in plan.queries]))
         return table.take(np.lexsort((turn.to_numpy(), table["window_end"].cast(pa.int64()).to_numpy())))
 
@@ -495,7 +499,7 @@ def _row(answers: bytes | None, watermark: int, changes: dict[str, int], seen: M
     """Return what a visit brought, in the columns that the stream has."""
     from pyspark.sql import Row
 
-    nothing = {"rows": 0, "notAfter": None, "aheadAt": None}
+    nothing = {"rows": 0, "newest": None, "notAfter": None, "aheadAt": None}
     return Row(answers=answers, watermark=watermark or None, **{**nothing, **(seen or {})}, **changes)
 
 
