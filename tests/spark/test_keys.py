@@ -166,8 +166,3 @@ def test_buckets_say_what_the_core_says(spark: Any, tmp_path: Path) -> None:
     truth = truth.filter(pc.less_equal(truth["window_end"], last))
     assert found.num_rows > 100
     assert plain(found, truth.column_names) == plain(truth, truth.column_names)
-    summed = sb.Query("sums", k=1, score="sum(x)", window=WINDOWS[0], partition_by="venue")
-    with pytest.raises(sb.InputError, match="query 'sums' aggregates, and buckets keep events; run it with placement"):
-        sb.spark.start(
-            stream(spark, tmp_path / "in"), summed, time="t", id="id", watermark="1 ms", placement="executors"
-        )

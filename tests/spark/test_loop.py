@@ -1074,7 +1074,7 @@ def test_a_feed_of_changes(spark: Any, tmp_path: Path) -> None:
 class Prepared:
     """Stands for what executors send."""
 
-    queries = (TOP, OTHER)
+    queries, merges = (TOP, OTHER), False
 
     def __init__(self) -> None:
         self.next: Outcome | None = None

@@ -433,7 +433,7 @@ def test_what_is_wrong_is_said_before_anything_is_read(spark: Any, tmp_path: Pat
         ({"watermark": -1}, "watermark is -1; it must not be negative"),
         ({"algorithm": "best"}, "there is no algorithm 'best'"),
         ({"trigger": {"now": True}}, "trigger is {'now': True}; give one of"),
-        ({"placement": "moon"}, "placement is 'moon'; use 'driver' or 'executors'"),
+        ({"placement": "moon"}, "placement is 'moon'; use 'auto', 'driver' or 'executors'"),
         ({"sink": 3}, "cannot write answers to this int"),
         ({"sink": tmp_path / "out", "late": tmp_path / "out"}, "sink and late are the same folder"),
         ({"sink": tmp_path / "c"}, "checkpoint and sink are the same folder"),

@@ -18,7 +18,7 @@ import pytest
 
 import skyband as sb
 from skyband.events.batch import StreamColumns
-from skyband.spark import state_store
+from skyband.spark import placement, state_store
 from skyband.spark.checkpoint import Checkpoint
 from skyband.spark.loop import MicroBatchLoop, StreamSpec
 from skyband.spark.state_store import COUNTED, HELD, answers_of
@@ -261,13 +261,194 @@ def test_answers_a_hundred_thousand_groups(session: Any, tmp_path: Path) -> None
     assert ours.select(truth.column_names).cast(truth.schema).equals(truth)
 
 
-def started(session: Any, folder: Path, queries: Sequence[sb.Query], placement: Any) -> Any:
+@dataclass
+class Tables:
+    """A sink that keeps the answers of each batch, the last that were written, and may break."""
+
+    found: dict[int, pa.Table] = field(default_factory=dict)
+    breaks_at: int | None = None
+
+    def write(self, answers: pa.Table, batch_id: int, session: Any) -> None:  # noqa: ARG002 - as sinks are
+        self.found[batch_id] = answers
+        if batch_id == self.breaks_at:
+            self.breaks_at = None
+            raise RuntimeError("the sink broke")
+
+    def answers(self) -> pa.Table:
+        """Return all answers in order; the ones of a query and window in the order in which they came."""
+        return pa.concat_tables([part for _, part in sorted(self.found.items()) if part.num_rows])
+
+
+@pytest.fixture
+def few_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have so few buckets that each has several groups, and starting them takes little time."""
+    monkeypatch.setattr(answers_of, "__kwdefaults__", {**(answers_of.__kwdefaults__ or {}), "buckets": 4})
+
+
+def spread(session: Any, stream: Stream, queries: Sequence[sb.Query], sink: Tables, **options: Any) -> Any:
+    """Answer queries over all files that are there by sums that executors keep, and wait for the end."""
+    schema = session.read.parquet(str(stream.folder / "in")).schema
+    df = session.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(stream.folder / "in"))
+    options = {"placement": "executors", "max_ahead": None} | options
+    handle = sb.spark.start(
+        df, queries, time="t", id="id", watermark=stream.delay, checkpoint=stream.folder / "checkpoint", sink=sink,
+        trigger={"availableNow": True}, max_window_ends=None, max_cuts=None, **options,
+    )  # fmt: skip
+    assert handle.awaitTermination(600)
+    return handle
+
+
+def local(monitor: sb.Monitor, batches: Iterable[pa.Table], delay: int) -> pa.Table:
+    """Return what a monitor answers that advances after each batch, in its own order."""
+    parts = []
+    for batch in batches:
+        monitor.push(batch)
+        parts.append(monitor.advance(monitor.newest - delay).table(quality=True))
+    return pa.concat_tables([part for part in parts if part.num_rows], promote_options="permissive")
+
+
+def sums_of(unit: int, **common: Any) -> list[sb.Query]:
+    """Return aggregated queries of all kinds."""
+    size, slide = 20 * unit, 5 * unit
+    sliding: dict[str, Any] = {"window": sb.Window(size, slide=slide)} | common
+    return [
+        sb.Query("sum", k=3, score="sum(x * n)", **sliding),
+        sb.Query("count", k=2, score="count(*)", ties="with", max_ties=4, order="asc", **sliding),
+        sb.Query("dense", k=2, score="count(*)", ties="dense", prefer="id", **sliding),
+        sb.Query("having", k=4, score="max(n)", having="count(*) > 3", select=("avg(n) AS mean", "min(x) AS least"),
+                 prefer="earliest", **sliding),
+        sb.Query("carried", k=2, score="sum(n)", select=("note", "seen"), where="n > 2", **sliding),
+        sb.Query("distinct", k=3, score="count(DISTINCT n)", select=("approx_count_distinct(n) AS about",), **sliding),
+        sb.Query("moves", k=3, score="sum(n)", emit="changes", **sliding),
+        sb.Query("moving", k=2, score="count(*)", ties="with", max_ties=3, emit="changes", **sliding),
+        sb.Query("entered", k=2, score="max(n)", emit="entered", having="count(*) > 2", **sliding),
+        sb.Query("tumbling", k=1, score="avg(n)", **(common | {"window": sb.Window(13 * unit, closed="right")})),
+        sb.Query("ever", k=2, score="sum(n)", **(common | {"window": sb.Window.all_time(every=30 * unit)})),
+    ]  # fmt: skip
+
+
+def with_numbers(batches: Sequence[pa.Table], seed: int) -> list[pa.Table]:
+    """Return batches with a column of small whole numbers, and scores that add up the same in any order.
+
+    Time jumps less at the end: each window on the way is answered, in each bucket.
+    """
+    rng = np.random.default_rng(seed)
+    scores = [pc.divide(pc.round(pc.multiply(batch["x"], 8.0)), 8.0) for batch in batches]
+    scores = [pc.if_else(pc.is_finite(score), score, None) for score in scores]
+    numbers = [
+        pa.array(rng.integers(0, 9, batch.num_rows), mask=rng.random(batch.num_rows) < 0.05) for batch in batches
+    ]
+    tables = [batch.set_column(2, "x", score) for batch, score in zip(batches, scores, strict=True)]
+    tables[-1] = tables[-1].set_column(0, "t", pa.array([BEGIN + 300_000]))
+    return [table.append_column("n", number) for table, number in zip(tables, numbers, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("common", "text"),
+    [
+        ({}, True),
+        ({}, False),
+        ({"group_by": "g"}, True),
+        ({"group_by": ("g", "length(note) AS long")}, True),
+        ({"partition_by": "g"}, False),
+        ({"partition_by": "g", "group_by": "n % 3 AS third"}, False),
+    ],
+)
+@pytest.mark.usefixtures("few_buckets")
+def test_sums_equal_a_local_run(session: Any, tmp_path: Path, common: dict[str, Any], text: bool) -> None:
+    unit = 1_000
+    batches = with_numbers(random_batches(5, unit=unit, disorder=30, text=text), 6)
+    queries, sink = sums_of(unit, **common), Tables()
+    stream = Stream(session, tmp_path, delay=10 * unit)
+    stream.feed(batches)
+    handle = spread(session, stream, queries, sink)
+    monitor = sb.Monitor(queries, time="t", id="id")
+    truth, ours = local(monitor, batches, stream.delay), sink.answers()
+    assert {*ours["query"].to_pylist()} == {query.name for query in queries}
+    if common.get("partition_by"):
+        truth, ours = in_order(truth), in_order(ours)
+    same(ours, truth)
+    stats = monitor.stats()
+    assert min(stats.partly_late, stats.rejected) > 0
+    totals = handle.checkpoint.status()["totals"]
+    assert totals == {"late": stats.late, "partlyLate": stats.partly_late, "rejected": stats.rejected, "ahead": 0}
+    assert handle.progress[-1]["kept"] > 0
+
+
+@pytest.mark.usefixtures("few_buckets")
+def test_sums_go_on_from_a_checkpoint_and_changes_too(session: Any, tmp_path: Path) -> None:
+    unit = 1_000
+    batches = with_numbers(random_batches(8, unit=unit, disorder=8, text=True), 9)
+    queries = [query for query in sums_of(unit, group_by="g") if query.name in ("sum", "moves", "moving", "entered")]
+    stream, sink = Stream(session, tmp_path, delay=8 * unit), Tables(breaks_at=2)
+    stream.feed(batches[:4])
+    with pytest.raises(Exception, match="the sink broke"):
+        spread(session, stream, queries, sink)
+    broken = sink.found[2]
+    spread(session, stream, queries, sink)
+    assert sink.found[2].equals(broken), "a replayed batch tells the same"
+    stream.feed(batches[4:])
+    spread(session, stream, queries, sink)
+    same(sink.answers(), local(sb.Monitor(queries, time="t", id="id"), batches, stream.delay))
+
+
+@pytest.mark.usefixtures("few_buckets")
+def test_sums_take_up_other_queries_after_a_restart(session: Any, tmp_path: Path) -> None:
+    unit = 1_000
+    of = {query.name: query for query in sums_of(unit)}
+    changed = sb.Query("count", k=1, score="count(x)", window=sb.Window(20 * unit, slide=5 * unit))
+    before, after = [of["sum"], of["moves"], of["count"]], [of["moves"], changed, of["dense"], of["sum"]]
+    *batches, last = with_numbers(random_batches(3, unit=unit, disorder=5, text=True, cuts=4), 2)
+    rest = batches.pop()
+    # The first rows after the restart are of one id: other buckets know only that they have missed something.
+    first = rest.filter(pc.equal(rest["id"], rest["id"].drop_null()[0]))
+    stream, sink = Stream(session, tmp_path, delay=5 * unit), Tables()
+    stream.feed(batches)
+    spread(session, stream, before, sink)
+    told, sink.found = sink.answers(), {}
+    stream.feed([first, rest, last])
+    spread(session, stream, after, sink)
+
+    monitor = sb.Monitor(before, time="t", id="id")
+    same(told, local(monitor, batches, stream.delay))
+    monitor.unregister("count")
+    monitor.register(changed, of["dense"])
+    truth, ours = in_order(local(monitor, [first, rest, last], stream.delay)), in_order(sink.answers())
+    same(ours, truth)
+    assert {*ours.filter(pc.invert(ours["exact"]))["query"].to_pylist()} == {"count", "dense"}
+
+
+@pytest.mark.usefixtures("few_buckets")
+def test_goes_on_where_its_checkpoint_began(session: Any, tmp_path: Path, caplog: Any, monkeypatch: Any) -> None:
+    batches = with_numbers(random_batches(1, unit=1_000, disorder=0, text=True, cuts=2), 2)
+    query = sb.Query("most", k=2, score="sum(n)", window=window(20, unit=1_000))
+    monkeypatch.setattr(placement, "MOST_ON_DRIVER", 1_000)
+    began: list[str] = []
+    for where in ("executors", "driver"):
+        (tmp_path / where).mkdir()
+        stream, sink = Stream(session, tmp_path / where, delay=0), Tables()
+        stream.feed(batches[:1])
+        spread(session, stream, [query], sink, placement="auto" if where == "driver" else where)
+        stream.feed(batches[1:])
+        handle = spread(session, stream, [query], sink, placement="auto")
+        same(sink.answers(), local(sb.Monitor([query], time="t", id="id"), batches, 0))
+        began.append(handle.status["placement"])
+        assert handle.checkpoint.placement == where
+    assert began[0].startswith("executors, as its checkpoint began; ")
+    assert began[1].startswith("driver, as its checkpoint began; ")
+    advice = handle.status["advice"]
+    assert "outgrow the driver" in advice
+    assert f"advice: {advice}" in handle.explain().splitlines()
+    assert [record.message for record in caplog.records].count(advice) == 1
+
+
+def started(session: Any, folder: Path, queries: Sequence[sb.Query], place: Any) -> Any:
     """Read what there is with a watermark of ten milliseconds."""
     schema = session.read.parquet(str(folder / "in")).schema
     df = session.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
     handle = sb.spark.start(
-        df, queries, time="t", id="id", watermark="10 milliseconds", checkpoint=folder / placement,
-        trigger={"availableNow": True}, placement=placement,
+        df, queries, time="t", id="id", watermark="10 milliseconds", checkpoint=folder / place,
+        trigger={"availableNow": True}, placement=place,
     )  # fmt: skip
     assert handle.awaitTermination(600)
     return handle
@@ -301,7 +482,11 @@ def test_progress_is_that_of_the_driver(session: Any, tmp_path: Path) -> None:
     assert executors.lastProgress["skyband"] == executors.progress[-1]
     assert 0 < last[1]["kept"] <= executors.progress[-1]["keptLimit"]
     assert executors.progress[-1]["stateBytes"] > 0
-    assert f"in Spark's state store: {last[1]['kept']:,} events now" in executors.explain()
+    kept, size = (executors.progress[-1][name] for name in ("kept", "stateBytes"))
+    said = f"executors, as start was asked; {kept:,} rows are kept ({size / 1e6:,.1f} MB) in Spark's state store"
+    assert executors.status["placement"] == executors.progress[-1]["placement"] == said
+    assert executors.explain().startswith(f"placement: {said}\n2 queries")
+    assert driver.explain().startswith(f"placement: driver, as start was asked; {kept:,} rows are kept (")
 
 
 class Visited:
@@ -314,7 +499,7 @@ class Visited:
 
     def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's
         kinds = {"answers": pa.binary()} | dict.fromkeys(
-            ("watermark", "rows", "notAfter", "aheadAt", *COUNTED, *HELD), pa.int64()
+            ("watermark", "rows", "newest", "notAfter", "aheadAt", *COUNTED, *HELD), pa.int64()
         )
         return pa.Table.from_pylist(self.rows, pa.schema(kinds))
 
@@ -340,6 +525,7 @@ def test_a_replayed_batch_is_counted_once(tmp_path: Path) -> None:
 
 
 OK: dict[str, Any] = {"k": 1, "score": "x", "window": sb.Window("1 minute"), "partition_by": "g"}
+SUM: dict[str, Any] = {"k": 1, "score": "sum(x)", "window": sb.Window("1 minute")}
 
 
 @pytest.mark.parametrize(
@@ -350,6 +536,10 @@ OK: dict[str, Any] = {"k": 1, "score": "x", "window": sb.Window("1 minute"), "pa
         ([OK | {"window": sb.Window("9 events")}], "counts events.*placement='driver'"),
         ([OK | {"emit": "early"}], "early answers.*placement='driver'"),
         ([OK, OK | {"partition_by": "id"}], "one way only"),
+        ([SUM, SUM | {"group_by": "g"}], r"spread by id \(query 'q0'\) and g \(query 'q1'\).*one way only"),
+        ([OK, SUM | {"group_by": "g"}], "'q1' ranks all ids.*'q0' has partition_by.*a stream for each"),
+        ([SUM | {"emit": "early"}], "early answers.*placement='driver'"),
+        ([SUM | {"join": sb.Join("fans"), "score": "sum(x) + fans"}], "joins.*placement='driver'"),
         ([OK | {"score": "price"}], "no column 'price'"),
         ([OK | {"select": ("price",)}], "select names 'price'"),
     ],

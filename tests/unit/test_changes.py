@@ -86,3 +86,17 @@ def test_the_kernels_number_what_is_alike_and_find_what_left(compiled: bool) -> 
     shown = [(kernel.KINDS[kind], row, rank) for kind, row, rank in zip(kinds[:n], rows[:n], previous[:n], strict=True)]
     assert shown == [("left", 1, 2), ("entered", 3, 0), ("entered", 4, 0)]
     assert offsets.tolist() == [0, n]
+
+
+@pytest.mark.parametrize("groups", [[1, None, 1], [None, 1, None]])
+def test_a_group_that_is_null_comes_and_goes_among_whole_numbers(groups: list[int | None]) -> None:
+    window = sb.Window(10)
+    query = sb.Query("sums", k=1, score="sum(x)", group_by="g", emit="changes", window=window)
+    monitor = sb.Monitor([query], time="t", id="t")
+    for turn, group in enumerate(groups):
+        monitor.push([{"t": 10 * turn + 1, "g": group, "x": 1.0}, {"t": 10 * turn + 2, "g": 7, "x": 0.5}])
+    found = [[(change.kind, change.row.id) for change in answer.changes] for answer in monitor.advance(20)]
+    monitor.push([{"t": 31, "g": 7, "x": 1.0}])
+    found += [[(change.kind, change.row.id) for change in answer.changes] for answer in monitor.advance(30)]
+    entered, left = ([(kind, group) for group in groups] for kind in ("entered", "left"))
+    assert found == [entered[:1], *([left[turn], entered[turn + 1]] for turn in range(2))]

@@ -224,7 +224,11 @@ class RowColumns(Sequence[Row]):
             return self
         every = [*parts, self]
         ids: Any = [one.id for one in every]
-        ids = _joined(ids, self.id.type) if isinstance(self.id, pa.Array) else np.concatenate(ids)
+        if any(isinstance(some, pa.Array) for some in ids):  # whole numbers are an array where one of them is NULL
+            columns = [some if isinstance(some, pa.Array) else pa.array(some) for some in ids]
+            ids = _joined(columns, columns[-1].type)
+        else:
+            ids = np.concatenate(ids)
         partition = None
         if self.partition is not None:
             nulls = [one.partition if one.partition is not None else pa.nulls(len(one)) for one in every]

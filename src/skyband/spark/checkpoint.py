@@ -187,6 +187,11 @@ class Checkpoint:
             raise InputError(msg)
         return found
 
+    @property
+    def placement(self) -> str | None:
+        """Where the stream that has used the folder keeps its state; None where there was none."""
+        return None if self.files.get("stream.json") is None else str(self.identity["placement"])
+
     # What it knew after a batch.
 
     def save(self, batch: int, state: State) -> int:

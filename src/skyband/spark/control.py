@@ -291,17 +291,17 @@ class Control:
         return list(self.checkpoint.status().get("progress", []))
 
     def explain(self) -> str:
-        """Say which queries share what, and what is kept; as of the last batch."""
+        """Say where the state is and why, which queries share what, and what is kept; as of the last batch."""
+        last = self.progress[-1] if self.progress else {}
+        placed = [f"{name}: {last[name]}" for name in ("placement", "advice") if name in last]
         if self.fixed:
             queries = [Query.from_dict(given) for given in self.checkpoint.declared()]
             said = Monitor(queries, algorithm=self.checkpoint.identity["algorithm"]).explain()
-            kept = self.progress[-1].get("kept") if self.progress else None
-            now = "" if kept is None else f": {kept:,} events now"
-            return f"{said}\n\ngroups are spread over the executors, in Spark's state store{now}"
+            return "\n".join([*placed, said])
         monitor = self._last_monitor()
         if monitor is None:
             return "nothing has been read yet"
-        return "\n\n".join([monitor.explain(), *_reduction(len(monitor.ranking_plans()))])
+        return "\n\n".join(["\n".join([*placed, monitor.explain()]), *_reduction(len(monitor.ranking_plans()))])
 
 
 def _pending(query: dict[str, Any]) -> dict[str, Any]:

@@ -51,8 +51,15 @@ class Running:
 
     @property
     def status(self) -> dict[str, Any]:
-        """What it is doing, and, where most of the last batch was rejected, why it is ``"degraded"``; else None."""
-        return dict(self.query.status) | {"degraded": self.checkpoint.status().get("degraded")}
+        """What it is doing, and what the last batch showed.
+
+        Where most of it was rejected, why it is ``"degraded"``; where the state is and why, as ``"placement"``; where
+        it should not be there, what to do, as ``"advice"``. Each is None where there is nothing to say.
+        """
+        ours = self.checkpoint.status()
+        last: dict[str, Any] = next(reversed(ours.get("progress", [])), {})
+        said = {name: last.get(name) for name in ("placement", "advice")}
+        return dict(self.query.status) | {"degraded": ours.get("degraded"), **said}
 
     @property
     def recentProgress(self) -> list[dict[str, Any]]:  # noqa: N802 - Spark's word

@@ -30,6 +30,7 @@ from skyband.remote.remote import Remote
 from skyband.spark.checkpoint import Checkpoint, State
 from skyband.spark.heartbeat import Heartbeat
 from skyband.spark.history import History
+from skyband.spark.placement import Placement
 from skyband.spark.reducers.base import BatchProgress
 from skyband.spark.services import Changes
 from skyband.spark.sinks import Sink
@@ -66,6 +67,7 @@ class StreamSpec:
     limits: WindowLimits = field(default_factory=WindowLimits)
     ahead: int | None = None
     budget: float | None = 30.0
+    placement: Placement | None = None
 
     @property
     def feeds(self) -> dict[str, Changes]:
@@ -106,7 +108,7 @@ class Shown:
 class StreamJob(ABC):
     """What one kind of stream does with a micro-batch; it can be pickled before it is resumed."""
 
-    durable = True  # whether the driver keeps the state, and takes commands; else Spark's state store keeps it
+    durable = True  # whether the driver keeps a state, and takes commands; else Spark's state store keeps all
     retried: str | None = None  # the suspended query that this batch tries again
 
     def __init__(self, spec: StreamSpec) -> None:
@@ -315,12 +317,23 @@ class MicroBatchLoop:
                 passed = {name: count + 1 for name, count in state.trial.items()}
                 state.trial = {name: count for name, count in passed.items() if count < TRIAL_BATCHES}
                 state.monitor = job.snapshot()
-                entry["stateBytes"] = self.spec.checkpoint.save(batch_id, state)
+                saved = self.spec.checkpoint.save(batch_id, state)
+                entry.setdefault("stateBytes", saved)  # where executors keep the state, that is not all of it
         entry["durationMs"] = progress.milliseconds()
         shown = job.shown
+        if self.spec.placement is not None:
+            entry |= self._placed(self.spec.placement, entry)
         shown.progress = [*[old for old in shown.progress if old["batchId"] < batch_id][-RECENT + 1 :], entry]
         more = {"batch": batch_id, "applied": state.applied, "queries": job.queries(), "refused": state.refused}
         shown.save(self.spec.checkpoint, **more)
+
+    def _placed(self, placement: Placement, entry: Mapping[str, Any]) -> dict[str, str]:
+        """Say in the progress of a batch where the state is, and what is advised; of the latter the log tells once."""
+        size = entry["stateBytes"]
+        advice, before = placement.advice(size), self.job.shown.progress[-1:]
+        if advice and not any("advice" in old for old in before):
+            logger.warning(advice)
+        return {"placement": placement.said(entry["kept"], size)} | ({"advice": advice} if advice else {})
 
 
 def _blame(error: str, trial: bool = False) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from skyband.spark.handle import Handle
 from skyband.spark.history import History, as_history
 from skyband.spark.loop import MicroBatchLoop, StreamJob, StreamSpec
 from skyband.spark.monitor_job import MonitorJob
+from skyband.spark.placement import Placement
 from skyband.spark.sinks import Files, as_sink
 from skyband.spark.state_store import Plan, StateStoreJob, answers_of
 from skyband.times import SECOND, Duration, not_negative
@@ -56,7 +57,7 @@ def start(
     time_unit: TimeUnit | None = None,
     services: Mapping[str, Any] | None = None,
     algorithm: str = "staircase",
-    placement: Literal["driver", "executors"] = "driver",
+    placement: Literal["auto", "driver", "executors"] = "auto",
     max_window_ends: int | None = MAX_WINDOW_ENDS,
     max_cuts: int | None = MAX_CUTS,
     trial_budget: Duration | None = "30 seconds",
@@ -100,7 +101,9 @@ def start(
     algorithm
         Which algorithm keeps the candidates, perhaps with options, as in ``"pa(error=1e-4)"``.
     placement
-        Where they are kept: on the driver, or, for ``partition_by`` with very many groups, on the executors.
+        Where they are kept: on the driver, or, for ``partition_by`` with very many groups and aggregates of very many
+        ids, on the executors. ``"auto"``: where the checkpoint has them, else on the driver. `Handle.explain` says
+        which and why, and when they outgrow the driver.
     max_window_ends, max_cuts
         How many windows of one query may end per second of event time, and how many pane edges all queries together
         may have in it; a query beyond is refused, also one that comes later. None: any number. Where times are plain
@@ -118,12 +121,15 @@ def start(
     listed = [queries] if isinstance(queries, Query) else list(queries)
     source, schema = stream_of(df, time, id, time_unit)
     delay = not_negative(watermark, "watermark")
+    folder = checkpoint_of(checkpoint)
+    placed = Placement.of(placement, folder)
     stream = StreamSpec(
-        source, schema, delay, algorithms.find(algorithm).notation(), checkpoint_of(checkpoint),
+        source, schema, delay, algorithms.find(algorithm).notation(), folder,
         sink=as_sink(sink), late=as_sink(late, "late"), rejected=as_sink(rejected, "rejected"),
         history=as_history(history), services=as_remotes(services),
         limits=WindowLimits(max_window_ends, max_cuts).over(source, schema),
         ahead=not_negative(max_ahead, "max_ahead"), budget=_seconds(trial_budget),
+        placement=placed,
     )  # fmt: skip
     _check_folders(stream)
     Monitor(listed, services=stream.services)  # refuses what is no query, and names that come twice
@@ -132,15 +138,12 @@ def start(
         columns.check_names(used, schema.names)
         check(query, listed[:number], source, schema, stream.services)
     stream.limits.check(listed)
-    if placement not in ("driver", "executors"):
-        msg = f"placement is {placement!r}; use 'driver' or 'executors'"
-        raise InputError(msg)
     job: StreamJob = MonitorJob(stream, listed)
-    if placement == "executors":
+    if placed.where == "executors":
         df, plan = _on_executors(df, listed, stream)
         job = StateStoreJob(stream, plan)
     declared = [query.as_dict() for query in listed]
-    return Handle(launch(df, stream, job, declared, placement=placement, trigger=trigger, name=name), stream)
+    return Handle(launch(df, stream, job, declared, placement=placed.where, trigger=trigger, name=name), stream)
 
 
 def launch(

@@ -1,9 +1,13 @@
-"""Top-k of very many groups, kept in Spark's state store instead of on the driver.
+"""Top-k of very many groups or ids, kept in Spark's state store instead of on the driver.
 
 Groups are dealt out to *buckets* by hash, and each bucket has one `Monitor`, whose snapshot is the bucket's
 state. So Spark handles a few dozen keys, whatever the number of groups, and the core still works on whole
 columns. Between the stages events and answers travel as Arrow batches packed into binary columns, one per
 bucket: every type comes through as it is, and Python never sees a single event.
+
+Queries that rank all ids by aggregates have their ids dealt out. Each bucket keeps the sums of its ids, and answers
+with the best k of these; the driver merges what all buckets answer for a window. A bucket gets rows as they are, not
+added up before: where there are so many ids that they are kept here, few rows of a batch have the same.
 
 Spark's watermark is taken from the packed batches, and the column is dropped before it reaches the state: so
 Spark advances the watermark but throws nothing away, and what is late for which window is the monitor's
@@ -25,14 +29,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband import algorithms
+from skyband.answers.answer import Answers
 from skyband.answers.table import TIME
+from skyband.engine.groups import Stream
 from skyband.engine.intake import Ranking
+from skyband.engine.merged import Merger, asked_of_places, empty_doubts
 from skyband.engine.monitor import Monitor
 from skyband.engine.schema import answer_schema, fit, fit_table, used_columns
 from skyband.errors import InputError, QueryError
 from skyband.events.ahead import ahead_time
 from skyband.events.batch import EventBatch, StreamColumns
 from skyband.expressions import Expression
+from skyband.queries.outputs import plain
 from skyband.queries.query import Query
 from skyband.spark import columns
 from skyband.spark.checkpoint import State
@@ -66,9 +74,10 @@ def answers_of(
 ) -> tuple[DataFrame, Plan]:
     """Answer queries over the groups of a stream, with their state in Spark's state store.
 
-    The queries have the same `partition_by`. A restart may bring other ones: buckets go on with what they have for
-    those that stay, and take up new ones. Each of the `buckets` has a monitor: there should be several for every core,
-    and so many that the state of each is some megabytes at most. A checkpoint stays with the number it began with.
+    The queries have the same `partition_by`, or all of them rank the same ids by aggregates. A restart may bring other
+    ones: buckets go on with what they have for those that stay, and take up new ones. Each of the `buckets` has a
+    monitor: there should be several for every core, and so many that the state of each is some megabytes at most. A
+    checkpoint stays with the number it began with.
 
     Spark rounds the `delay` up to milliseconds. It reads the clock, from which event times may be `ahead`, once per
     micro-batch, and keeps what it read with the batch's offsets, so a replay decides alike.
@@ -80,27 +89,31 @@ def answers_of(
     from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
     _check_engine(df)
-    partition = _check_queries(queries)
+    key, merges = _check_queries(queries, source)
     schema = columns.arrow_schema(df)
     columns.check(schema, source)
     used_columns(queries, source, schema)
-    bucket = F.pmod(F.hash(columns.value(partition, schema)), F.lit(buckets))
+    bucket = F.pmod(F.hash(columns.value(key, schema)), F.lit(buckets))
     latest = F.lit(None) if ahead is None else F.unix_micros(F.current_timestamp()) + F.lit(ahead)
     dealt = df.withColumns({_BUCKET: bucket, _NOT_AFTER: latest.cast("bigint")})
-    outputs = [output for query in queries for output in query.carried]
-    names, worked_out = columns.needed(source, schema, list(map(Ranking.of, queries)), outputs, [_BUCKET, _NOT_AFTER])
+    plain_rankings = [query for query in queries if query.ranks_events]
+    outputs = [output for query in plain_rankings for output in query.carried]
+    used = used_columns([query for query in queries if not query.ranks_events], source, schema)
+    more = [_BUCKET, _NOT_AFTER, *used]
+    names, worked_out = columns.needed(source, schema, list(map(Ranking.of, plain_rankings)), outputs, more)
     view = dealt.select(*map(columns.quoted, names), *worked_out)
     plan = Plan(
         queries=tuple(queries),
         source=source,
         algorithm=algorithm,
-        layout=f"{algorithm} in {buckets} buckets of {partition} over {_columns(source)}",
+        layout=f"{algorithm} in {buckets} buckets of {key}{', merged,' if merges else ''} over {_columns(source)}",
         names=tuple(view.columns),
         rows=columns.arrow_schema(view.drop(_BUCKET, _NOT_AFTER)),
         answers=_answer_schema(queries, source, algorithm, schema),
+        merges=merges,
     )
     plan.monitor()  # refuses here what each executor would refuse
-    seen = ("watermark", "rows", "notAfter", "aheadAt")
+    seen = ("watermark", "rows", "newest", "notAfter", "aheadAt")
     visit = f"answers BINARY, {', '.join(f'{name} BIGINT' for name in seen + COUNTED + HELD)}"
     numbered = view.toDF(*map(str, range(len(plan.names))))  # names of expressions may have dots in them
     packed = numbered.mapInArrow(plan.pack, "bucket INT, newest TIMESTAMP, not_after BIGINT, rows BINARY")
@@ -128,30 +141,41 @@ def _check_engine(df: DataFrame) -> None:
         raise InputError(msg) from None
 
 
-def _check_queries(queries: Sequence[Query]) -> Expression:
-    """Return the partition that all queries share; refuse what buckets cannot answer."""
+def _check_queries(queries: Sequence[Query], source: StreamColumns) -> tuple[Expression, bool]:
+    """Return what rows are dealt out by, and whether what buckets answer is merged; refuse what they cannot answer."""
     if not queries:
         msg = "no query was given; give at least one"
         raise QueryError(msg)
-    partitions = {query.partition_expression: query for query in queries}
     for query in queries:
         problem = (
-            "has no partition_by, so there are no groups to spread" if query.partition_by is None
-            else "aggregates, and buckets keep events" if not query.ranks_events
+            "joins, and what is known of services is kept on the driver" if query.join is not None
             else "counts events as they arrive, which executors do not see in one order" if query.window.counts
+            else "has no partition_by, so there are no groups to spread"
+            if query.ranks_events and query.partition_by is None
             else "emits early answers, which buckets would give in pieces" if query.emit == "early"
             else None
         )  # fmt: skip
         if problem:
             msg = f"query {query.name!r} {problem}; run it with placement='driver'"
             raise InputError(msg)
-    if len(partitions) > 1:
-        said = " and ".join(f"{p} (query {q.name!r})" for p, q in partitions.items())
-        msg = f"the queries are partitioned by {said}, and a stream can be spread one way only; start one for each"
+    keys = {_dealt_by(query, source): query for query in queries}
+    if len(keys) > 1:
+        said = " and ".join(f"{key} (query {query.name!r})" for key, query in keys.items())
+        msg = f"the queries are spread by {said}, and a stream can be spread one way only; start one for each"
         raise InputError(msg)
-    (partition,) = partitions
-    assert partition is not None
-    return partition
+    whole = {query.partition_by is None: query for query in queries}
+    if len(whole) > 1:
+        msg = (
+            f"query {whole[True].name!r} ranks all ids, so its answers are merged, and query {whole[False].name!r} has "
+            "partition_by, so its answers are not; start a stream for each"
+        )
+        raise InputError(msg)
+    return next(iter(keys)), True in whole
+
+
+def _dealt_by(query: Query, source: StreamColumns) -> Expression:
+    """Return what tells apart what a query keeps: its partitions, or else its ids."""
+    return query.partition_expression or query.group_expression or plain(source.id).expression
 
 
 def _answer_schema(queries: Sequence[Query], source: StreamColumns, algorithm: str, schema: pa.Schema) -> pa.Schema:
@@ -162,9 +186,10 @@ def _answer_schema(queries: Sequence[Query], source: StreamColumns, algorithm: s
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a micro-batch brought: `answers`, by how much each number changed, and the watermark, if it moved.
+    """What a micro-batch brought: the buckets' `answers`, by how much each number changed, the watermark, if it moved.
 
-    `not_after` is the last event time that was taken, and `ahead_at` one that was not.
+    `not_after` is the last event time that was taken, `ahead_at` one that was not, and `newest` the latest of all
+    buckets that got rows.
     """
 
     answers: pa.Table
@@ -173,13 +198,15 @@ class Outcome:
     rows: int
     not_after: int | None
     ahead_at: int | None
+    newest: int | None = None
 
 
 @dataclass(frozen=True)
 class Plan:
     """What executors must know: what to serve, the columns of the `rows` that come and of the `answers` that go.
 
-    `layout` is what a checkpoint cannot change; `names` are those of the columns that executors get, in order.
+    `layout` is what a checkpoint cannot change; `names` are those of the columns that executors get, in order. `merges`
+    says whether the `answers` are merged from those of all buckets.
     """
 
     queries: tuple[Query, ...]
@@ -189,17 +216,29 @@ class Plan:
     names: tuple[str, ...]
     rows: pa.Schema
     answers: pa.Schema
+    merges: bool = False
+
+    @cached_property
+    def served(self) -> tuple[Query, ...]:
+        """The queries that buckets answer."""
+        return tuple(map(asked_of_places, self.queries)) if self.merges else self.queries
+
+    @cached_property
+    def parts(self) -> pa.Schema:
+        """The columns of what buckets answer; what changed is found afterwards where they are merged."""
+        later = ("change", "previous_rank") if self.merges else ()
+        return pa.schema([field for field in self.answers if field.name not in later])
 
     @cached_property
     def version(self) -> str:
-        """A short name of the queries."""
-        return blake2b(repr(self.queries).encode(), digest_size=12).hexdigest()
+        """A short name of the queries that buckets answer."""
+        return blake2b(repr(self.served).encode(), digest_size=12).hexdigest()
 
     def monitor(self) -> Monitor:
         """Return a monitor that has seen nothing yet."""
         source = self.source
         monitor = Monitor(
-            self.queries, algorithm=self.algorithm, time=source.time, id=source.id, time_unit=source.time_unit
+            self.served, algorithm=self.algorithm, time=source.time, id=source.id, time_unit=source.time_unit
         )
         monitor.declare(self.rows)
         return monitor
@@ -230,23 +269,24 @@ class Plan:
     def outcome(self, visits: pa.Table) -> Outcome:
         """Return what the visits of all buckets brought."""
         packed = visits["answers"].drop_null()
-        answers = [pa.ipc.read_record_batch(one.as_buffer(), self.answers) for one in packed]
+        answers = [pa.ipc.read_record_batch(one.as_buffer(), self.parts) for one in packed]
         changes = {name: pc.sum(visits[name]).as_py() or 0 for name in COUNTED + HELD}
-        watermark = pc.max(visits["watermark"]).as_py()
+        watermark, table = pc.max(visits["watermark"]).as_py(), pa.Table.from_batches(answers, self.parts)
         return Outcome(
-            _flagged(pa.Table.from_batches(answers, self.answers)), changes, watermark and _microseconds(watermark),
+            table if self.merges else _flagged(table), changes, watermark and _microseconds(watermark),
             pc.sum(visits["rows"]).as_py() or 0, pc.max(visits["notAfter"]).as_py(), pc.min(visits["aheadAt"]).as_py(),
+            pc.max(visits["newest"]).as_py(),
         )  # fmt: skip
 
     def take_over(self, monitor: Monitor) -> None:
         """Have a monitor serve the queries that are wanted now; it keeps what it has for those that stay."""
-        wanted = {query.name: Ranking.of(query) for query in self.queries}
+        wanted = {query.name: query for query in self.served}
         for query in monitor.queries:
-            if wanted.get(query.name) != Ranking.of(query):
+            if not _goes_on(query, wanted.get(query.name)):
                 monitor.unregister(query.name)
         monitor.declare(self._columns(monitor))
         left = {query.name: query for query in monitor.queries}
-        for query in self.queries:
+        for query in self.served:
             if query.name not in left:
                 monitor.register(query)
             elif query != left[query.name]:
@@ -259,12 +299,29 @@ class Plan:
         carried = {name for output in outputs for name in output.needs(monitor.schema)} - set(self.rows.names)
         return pa.schema([*self.rows, *(field for field in monitor.schema if field.name in carried)])
 
+    def told(self, answers: Answers) -> pa.Table:
+        """Return what a bucket answers as rows; where these are merged, also what it doubts of answers without any."""
+        table, doubts = fit(answers, self.parts), empty_doubts(answers) if self.merges else []
+        return pa.concat_tables([table, pa.Table.from_pylist(doubts, self.parts)]) if doubts else table
+
+    def merger(self) -> Merger:
+        """Return what merges the answers of buckets, from the beginning."""
+        stream = Stream(self.source, algorithms.find(self.algorithm), {})
+        return Merger(self.queries, stream, self.source.is_plain(self.rows))
+
     def push(self, monitor: Monitor, batches: Sequence[pa.RecordBatch], not_after: int | None) -> dict[str, Any]:
-        """Take in what came for a bucket; say of how many rows it was, and whether any was ahead."""
+        """Take in what came for a bucket; say how many rows and up to when, and whether any was ahead."""
         rows = fit_table(pa.Table.from_batches(batches), self._columns(monitor))
         monitor.push(rows.combine_chunks(), not_after=not_after)
         ahead = None if not_after is None else ahead_time(rows, self.source, not_after)
-        return {"rows": rows.num_rows, "notAfter": not_after, "aheadAt": ahead}
+        return {"rows": rows.num_rows, "newest": monitor.newest, "notAfter": not_after, "aheadAt": ahead}
+
+
+def _goes_on(query: Query, wanted: Query | None) -> bool:
+    """Tell whether what is kept for a query serves the one of its name that is wanted now."""
+    if wanted is None or not (query.ranks_events and wanted.ranks_events):
+        return query == wanted
+    return Ranking.of(query) == Ranking.of(wanted)
 
 
 def _flagged(answers: pa.Table) -> pa.Table:
@@ -282,17 +339,29 @@ def _flagged(answers: pa.Table) -> pa.Table:
 
 
 class StateStoreJob(StreamJob):
-    """Writes the answers that executors made by a plan, and shows the latest; Spark keeps the state."""
+    """Writes the answers that executors made by a plan, and shows the latest; Spark keeps the state.
 
-    durable = False
+    Where the answers of buckets are merged, the driver keeps what the next changes are compared with.
+    """
+
     outcome: Outcome
+    told: pa.Table
 
     def __init__(self, spec: StreamSpec, plan: Plan) -> None:
         super().__init__(spec)
         self.plan = plan
+        self.durable = plan.merges
 
     def resume(self, state: State | None) -> None:
-        """Spark keeps the state."""
+        """Take up what was told last, where answers are merged; all else is in Spark's state store."""
+        if self.plan.merges:
+            self.merger, self.state = self.plan.merger(), state or State(b"")
+            if state is not None:
+                self.merger.load(state.monitor)
+
+    def snapshot(self) -> bytes:
+        """Return what the next answers are compared with."""
+        return self.merger.snapshot()
 
     def reduce(self, df: DataFrame, progress: BatchProgress) -> None:
         """Collect what the executors say of the batch."""
@@ -303,7 +372,7 @@ class StateStoreJob(StreamJob):
 
     def advance(self, df: DataFrame, batch_id: int, progress: BatchProgress) -> pa.Table | None:  # noqa: ARG002 - executors did
         """Return the answers, and show the latest."""
-        table = self.outcome.answers
+        self.told = table = self._merged() if self.plan.merges else self.outcome.answers
         if table.num_rows:
             ends = table.group_by("query").aggregate([("window_end", "max")])
             last = table.join(ends, ["query", "window_end"], ["query", "window_end_max"], "left semi")
@@ -319,6 +388,16 @@ class StateStoreJob(StreamJob):
             self.shown.note(windows, last)
         return table
 
+    def _merged(self) -> pa.Table:
+        """Return the answers of all buckets as one, in order of their ends, then of the queries."""
+        plan, mark, newest = self.plan, self.outcome.watermark, self.outcome.newest
+        found = Answers() if mark is None else self.merger.merge(self.outcome.answers, mark)
+        if newest is not None:  # windows are answered first
+            self.merger.note(newest)
+        table = fit(found, plan.answers)
+        turn = pc.index_in(table["query"], pa.array([query.name for query in plan.queries]))
+        return table.take(np.lexsort((turn.to_numpy(), table["window_end"].cast(pa.int64()).to_numpy())))
+
     def report(self, batch_id: int, progress: BatchProgress) -> dict[str, Any]:  # noqa: ARG002 - for others
         """Return the batch's progress after that of the ones before, and add up the totals.
 
@@ -332,7 +411,7 @@ class StateStoreJob(StreamJob):
         held = {name: None if before.get(name) is None else before[name] + changes[name] for name in HELD}
         shown.totals = {n: shown.totals.get(n, 0) - again.get(n, 0) + count for n, count in counted.items()}
         moved = before.get("watermark") if mark is None else datetime_of(mark).isoformat()
-        return {**counted, "answerRows": self.outcome.answers.num_rows, **held, "watermark": moved}
+        return {**counted, "answerRows": self.told.num_rows, **held, "watermark": moved}
 
     def queries(self) -> list[dict[str, Any]]:
         """List the queries; all are served."""
@@ -358,7 +437,7 @@ class _Buckets:
 
     def handleInputRows(self, _: Any, rows: Iterator[Row], times: TimerValues) -> Iterator[Row]:  # noqa: N802 - Spark's
         """Take in a bucket's events."""
-        packed = list(rows)
+        packed = sorted(rows, key=lambda row: bytes(row.rows))  # sums must not depend on which task was the first
         batches = [pa.ipc.read_record_batch(row.rows, self.plan.rows) for row in packed]
         now = times.getCurrentWatermarkInMs()
         if not self.head.exists():
@@ -393,7 +472,7 @@ class _Buckets:
         self.head.update((plan.layout, plan.version, -(-end // 1_000) if now else 1, now))
         stored = monitor.snapshot()
         self.snapshot.update((stored,))
-        after, table = _counts(monitor, stored), fit(answers, plan.answers)
+        after, table = _counts(monitor, stored), plan.told(answers)
         packed = _bytes(_batch(table)) if table.num_rows else None
         return _row(packed, now, {name: after[name] - before[name] for name in after}, seen)
 
@@ -420,7 +499,7 @@ def _row(answers: bytes | None, watermark: int, changes: dict[str, int], seen: M
     """Return what a visit brought, in the columns that the stream has."""
     from pyspark.sql import Row
 
-    nothing = {"rows": 0, "notAfter": None, "aheadAt": None}
+    nothing = {"rows": 0, "newest": None, "notAfter": None, "aheadAt": None}
     return Row(answers=answers, watermark=watermark or None, **{**nothing, **(seen or {})}, **changes)
 
 
