@@ -68,7 +68,9 @@ def check(spark: Any, workload: Workload, time: str = "number") -> None:
 
 def assert_equals_core(df: Any, table: pa.Table, queries: sb.Query | Sequence[sb.Query], **how: Any) -> pa.Table:
     """Compare the answers over a DataFrame with those of a local run over the same rows; return them."""
-    truth = sb.run(queries, table, **how).table()
+    flagged = any(one.ties is not None for one in ([queries] if isinstance(queries, sb.Query) else queries))
+    parts = [part.table(quality=flagged) for part in sb.run(queries, table, **how).parts()]
+    truth = pa.concat_tables(parts).drop_columns(["provisional"] if flagged else [])
     ours = topk(df, queries, **how).toArrow()
     assert sorted(ours.column_names) == sorted(truth.column_names)
     keys = [(name, "ascending") for name in ("query", "window_end", "partition", "rank") if name in truth.column_names]
@@ -142,7 +144,7 @@ def test_many_queries_with_ties_show_what_they_select(spark: Any) -> None:
         }
     )  # fmt: skip
     alike = [
-        query(f"q{i}", k=1 + i, ties="with", max_ties=9, partition_by="g", select=("at", "x * 2 AS y"),
+        query(f"q{i}", k=1 + i, ties="with", max_ties=5, partition_by="g", select=("at", "x * 2 AS y"),
               window=sb.Window(20 + i, slide=5))
         for i in range(MOST_COPIED + 1)
     ]  # fmt: skip

@@ -65,18 +65,12 @@ def _answers(events: pa.Table, queries: Sequence[Query], width: int) -> pa.Table
     begin = events[_INTERVAL][0].as_py() * width
     events = events.drop_columns([_INTERVAL, _SHARE])
     kinds = {field.name: field.type for field in columns.in_utc(events.schema)}  # as Spark wants moments back
-    found = run(queries, events, time="time", id="id").table()
+    parts = [part.table(quality=True) for part in run(queries, events, time="time", id="id").parts()]
+    found = pa.concat_tables(parts, promote_options="permissive")  # an event lies in some window
     end, start, time = (found[name].cast(pa.int64()) for name in ("window_end", "window_start", "time"))
     own = {"number": found["query"].cast(pa.int32()), "start": start, "end": end, "rank": found["rank"]}
     rest = {name: found[name].cast(kinds[name]) for name in found.column_names if name in kinds and name != "time"}
-    quality = _quality(found) if queries[0].ties is not None else {}
-    answers = pa.table({**own, **rest, "time": time, **quality})
+    quality = [UNIQUE_RANK, "exact", "why"] if queries[0].ties is not None else []
+    answers = pa.table({**own, **rest, "time": time, **{name: found[name] for name in quality}})
     inside = pc.and_(pc.greater(end, begin), pc.less_equal(end, begin + width))
     return answers.filter(inside)
-
-
-def _quality(answers: pa.Table) -> dict[str, pa.Array]:
-    """Return the columns of answers with ties; they do not say that they are exact where all are."""
-    exact = {"exact": pa.array([True] * answers.num_rows), "why": pa.nulls(answers.num_rows, pa.string())}
-    found = {name: answers[name] for name in exact if name in answers.column_names}
-    return {UNIQUE_RANK: answers[UNIQUE_RANK], **exact, **found}
