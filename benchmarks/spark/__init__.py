@@ -255,15 +255,19 @@ def re_reads(setting: Setting) -> Iterator[Row]:
 
 
 def topk(setting: Setting) -> Iterator[Row]:
-    """One query over a batch of all events, against only reading them."""
-    sparse, query = setting.sparse(), one_query()
+    """One query over a batch of all events, and many that rank alike, against only reading them."""
+    sparse, query, count = setting.sparse(), one_query(), setting.scale.queries[0]
     plans = {"skyband topk": spark_baselines.topk, "spark row_number": spark_baselines.row_number}
     kept = {name: spark_baselines.batch_kept(plan) for name, plan in plans.items()}
     yield from baselines.check("batch", kept, sparse, query, sparse.rows)
+    several = many_queries(count, (10, 100))
+    together = {"skyband topk": spark_baselines.topk_kept, "skyband run": spark_baselines.core_kept}
+    yield from baselines.check("batch of many queries", together, sparse, several, sparse.rows)
     whole, part = setting.stream(), setting.stream(rows=setting.scale.slow, files=4)
     named: dict[str, tuple[baselines.Way, Stream]] = {
         "noop": (spark_baselines.batch_to_nowhere(spark_baselines.scan), whole),
         "skyband topk": (spark_baselines.batch_to_nowhere(spark_baselines.topk), whole),
+        f"skyband topk, {count:,} queries": (spark_baselines.topk_of(several), whole),
         "spark row_number": (spark_baselines.batch_to_nowhere(spark_baselines.row_number), part),
     }
     yield from _compare("topk", "scores", "uniform", named, setting)

@@ -22,6 +22,7 @@ from benchmarks import baselines
 from benchmarks.baselines import Way, window_numbers
 from benchmarks.measure import Job, Row, Timing
 from benchmarks.workloads import SECOND
+from skyband.engine.run import run
 from skyband.order import FloatArray, IntArray
 from skyband.queries.query import Query
 from skyband.spark import Handle, start
@@ -217,6 +218,34 @@ def topk(events: DataFrame, query: Query) -> DataFrame:
     """Answer a batch with `skyband.spark.topk`."""
     answers = skyband_topk(events, query, time="time", id="id")
     return answers.withColumnRenamed("window_start", "start").select("start", "id", "score")
+
+
+def topk_of(queries: Sequence[Query]) -> Way:
+    """Answer a batch with `skyband.spark.topk`: these queries, whatever others are asked for."""
+
+    def way(stream: Stream, _queries: Sequence[Query]) -> Job:
+        return lambda: (
+            skyband_topk(stream.whole(), queries, time="time", id="id").write.format("noop").mode("overwrite").save()
+        )
+
+    return way
+
+
+def topk_kept(stream: Stream, queries: Sequence[Query]) -> Job:
+    """Answer a batch with `skyband.spark.topk`, and return the rows of each query."""
+
+    def job() -> Tables:
+        found = skyband_topk(stream.whole(), queries, time="time", id="id").toArrow()
+        found = found.rename_columns(["start" if name == "window_start" else name for name in found.column_names])
+        name = np.asarray(found["query"])
+        return {query.name: numbered(found.filter(name == query.name), query) for query in queries}
+
+    return job
+
+
+def core_kept(stream: Stream, queries: Sequence[Query]) -> Job:
+    """Answer with `skyband.run` over the same rows."""
+    return lambda: list(run(queries, stream.whole().toArrow(), time="time", id="id").parts())
 
 
 def row_number(events: DataFrame, query: Query) -> DataFrame:

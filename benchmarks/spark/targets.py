@@ -13,12 +13,13 @@ QUERIES = (1.3, 2.0)
 RE_READS, GROWTH = 1.0, 5.0  # per cent
 OWN, JOIN = 0.4, 3.0  # seconds
 SUMS = (0.8, 0.5)
+BATCH, TOGETHER = 0.4, 1.5
 
 
 def judge(rows: Sequence[Row]) -> list[Target]:
     """Return all targets that the rows tell about."""
     parts: tuple[Callable[[Sequence[Row]], Iterable[Target]], ...] = (
-        _scan, _sizes, _warm, _scores, _queries, _own, _re_reads, _memory, _joins, _aggregates,
+        _scan, _sizes, _warm, _scores, _queries, _own, _re_reads, _memory, _joins, _aggregates, _batch,
     )  # fmt: skip
     return [target for part in parts for target in part(rows)]
 
@@ -98,3 +99,11 @@ def _aggregates(rows: Sequence[Row]) -> Iterable[Target]:
     for row, least in zip(of(rows, "aggregates", "skyband"), SUMS, strict=False):
         text = f"sums of {int(row.value):,} ids: speed over that of sums per pane by hand"
         yield Target(text, row.ratio or 0.0, least, at_least=True)
+
+
+def _batch(rows: Sequence[Row]) -> Iterable[Target]:
+    for row in of(rows, "topk", "noop"):
+        yield Target("a batch, one query: speed over that of only scanning", row.ratio or 0.0, BATCH, at_least=True)
+    for row in of(rows, "topk", "skyband topk, "):
+        text = f"a batch, {row.way.removeprefix('skyband topk, ')} that rank alike: time against one"
+        yield Target(text, row.ratio or 0.0, TOGETHER)

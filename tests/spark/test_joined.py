@@ -294,8 +294,15 @@ def test_what_cannot_be_joined_on_spark_is_refused_at_once(spark: Any, tmp_path:
     df, query = stream(spark, tmp_path / "in"), QUERIES[0]
     with pytest.raises(QueryError, match="query 'latest': the query joins with the service 'value', and none is given"):
         sb.spark.start(df, query, time="t", id="id")
-    with pytest.raises(QueryError, match="asked window by window; use"):
-        sb.spark.topk(spark.read.parquet(str(tmp_path / "in")), query, time="t", id="id")
+    events = spark.read.parquet(str(tmp_path / "in"))
+    with pytest.raises(QueryError, match="query 'latest': the query joins with the service 'value', and none is given"):
+        sb.spark.topk(events, query, time="t", id="id")
+    with pytest.raises(
+        InputError, match=r"service 'value' is a type, .* give a batch DataFrame in skyband\.spark\.Frame"
+    ):
+        sb.spark.topk(events, query, time="t", id="id", services={"value": dict})  # type: ignore[dict-item]
+    with pytest.raises(InputError, match="services is a list; give them by name"):
+        sb.spark.topk(events, query, time="t", id="id", services=[])  # type: ignore[arg-type]
     with pytest.raises(InputError, match="the DataFrame of the service is a stream; give a batch DataFrame"):
         sb.spark.Frame(df, id="id", value="x")
     with pytest.raises(InputError, match="the DataFrame of the service has no column 'y'; it has id, x"):

@@ -15,7 +15,9 @@ import pytest
 
 import skyband as sb
 from skyband.errors import InputError, QueryError
-from skyband.spark.topk import topk
+from skyband.spark.batch import core
+from skyband.spark.batch.rankings import MOST_COPIED
+from skyband.spark.batch.topk import topk
 from tests.oracle import Ask, Event, Reply, shown
 from tests.streams import Workload, assert_same, random_workload, table_of
 
@@ -66,7 +68,9 @@ def check(spark: Any, workload: Workload, time: str = "number") -> None:
 
 def assert_equals_core(df: Any, table: pa.Table, queries: sb.Query | Sequence[sb.Query], **how: Any) -> pa.Table:
     """Compare the answers over a DataFrame with those of a local run over the same rows; return them."""
-    truth = sb.run(queries, table, **how).table()
+    flagged = any(one.ties is not None for one in ([queries] if isinstance(queries, sb.Query) else queries))
+    parts = [part.table(quality=flagged) for part in sb.run(queries, table, **how).parts()]
+    truth = pa.concat_tables(parts).drop_columns(["provisional"] if flagged else [])
     ours = topk(df, queries, **how).toArrow()
     assert sorted(ours.column_names) == sorted(truth.column_names)
     keys = [(name, "ascending") for name in ("query", "window_end", "partition", "rank") if name in truth.column_names]
@@ -116,6 +120,36 @@ def test_equals_the_oracle(spark: Any, distinct: str | None, partitioned: bool, 
         seed, n=100, many=2, delay=None, counts=False, distinct=distinct, partitioned=partitioned, order=order
     )
     check(spark, workload, list(TIMES)[seed % 3])
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.parametrize("distinct", [None, "best"])
+def test_many_queries_that_rank_alike(spark: Any, distinct: Any, partitioned: bool, monkeypatch: Any) -> None:
+    """Tasks run the core over intervals of time, here as short as the longest window."""
+    monkeypatch.setattr(core, "WINDOWS", 1)
+    workload = random_workload(
+        70 + partitioned, n=200, many=MOST_COPIED + 3, delay=None, counts=False, distinct=distinct,
+        partitioned=partitioned, closed=["left", "right"][partitioned],
+    )  # fmt: skip
+    check(spark, workload, "timestamp")
+
+
+def test_many_queries_with_ties_show_what_they_select(spark: Any) -> None:
+    rng = np.random.default_rng(3)
+    n = 300
+    table = pa.table(
+        {
+            "t": rng.integers(-40, 40, n), "id": rng.integers(0, 50, n), "x": rng.integers(0, 6, n) * 1.0,
+            "at": pa.array(rng.integers(0, 9, n), pa.timestamp("us", "UTC")), "g": [None, "a", "b"] * 100,
+        }
+    )  # fmt: skip
+    alike = [
+        query(f"q{i}", k=1 + i, ties="with", max_ties=5, partition_by="g", select=("at", "x * 2 AS y"),
+              window=sb.Window(20 + i, slide=5))
+        for i in range(MOST_COPIED + 1)
+    ]  # fmt: skip
+    found = assert_equals_core(frame(spark, table), table, alike, time="t", id="id")
+    assert set(found["exact"].to_pylist()) == {True, False}
 
 
 @pytest.mark.parametrize("ties", [None, "with", "dense"])
@@ -350,29 +384,60 @@ def test_no_events_give_no_rows_but_all_columns(spark: Any) -> None:
 # The plan.
 
 
-@pytest.mark.parametrize("distinct", [None, "best", "latest"])
-def test_rows_are_pruned_before_they_are_copied_or_moved(spark: Any, capsys: Any, distinct: Any) -> None:
+def steps(df: Any, capsys: Any) -> list[str]:
+    """Return the steps of a plan that tell how rows are pruned and moved, from the last one back."""
+    df.explain()
+    known = (
+        "Generate", "Expand", "Exchange", "WindowGroupLimit", "Range", "BroadcastHashJoin", "BroadcastExchange",
+        "HashAggregate",
+    )  # fmt: skip
+    lines = [
+        line.strip(" +-:*()0123456789").split(" ")[0].split("(")[0] for line in capsys.readouterr().out.splitlines()
+    ]
+    return [step for step in lines if step in known]
+
+
+@pytest.mark.parametrize("distinct", [None, "best"])
+def test_a_threshold_leaves_out_rows_before_they_are_copied_or_moved(spark: Any, capsys: Any, distinct: Any) -> None:
     df = spark.range(10).selectExpr("id AS t", "id % 7 AS id", "rand() AS x")
-    topk(df, query(distinct=distinct), time="t", id="id").explain()
-    plan = [line.strip(" +-:*()0123456789").split(" ")[0] for line in capsys.readouterr().out.splitlines()]
-    plan = [step for step in plan if step in ("Generate", "Expand", "Exchange", "WindowGroupLimit", "Range")][::-1]
-    assert plan[:4] == ["Range", "WindowGroupLimit", "Exchange", "WindowGroupLimit"]
-    assert plan.count("Generate") == 1
+    plan = steps(topk(df, query(distinct=distinct), time="t", id="id"), capsys)
+    join = plan.index("BroadcastHashJoin")
+    assert plan[join + 1] == "Range"  # what is joined with thresholds is the scan itself
+    assert plan[join + 2] == "BroadcastExchange"
+    assert plan[-4:] == ["HashAggregate", "Exchange", "HashAggregate", "Range"]  # what the thresholds are made of
+    rest = plan[:join]
+    assert rest.count("Generate") == 1
     assert "Expand" not in plan
     # Each move is of rows that were pruned, and is followed by a prune.
-    moves = [i for i, step in enumerate(plan) if step == "Exchange"]
+    moves = [i for i, step in enumerate(rest) if step == "Exchange"]
     assert moves
+    assert all(rest[i - 1] == rest[i + 1] == "WindowGroupLimit" for i in moves)
+
+
+def test_the_latest_of_ids_are_pruned_before_they_are_copied_or_moved(spark: Any, capsys: Any) -> None:
+    df = spark.range(10).selectExpr("id AS t", "id % 7 AS id", "rand() AS x")
+    plan = steps(topk(df, query(distinct="latest"), time="t", id="id"), capsys)[::-1]
+    assert plan[:4] == ["Range", "WindowGroupLimit", "Exchange", "WindowGroupLimit"]
+    assert plan.count("Generate") == 1
+    moves = [i for i, step in enumerate(plan) if step == "Exchange"]
     assert all(plan[i - 1] == plan[i + 1] == "WindowGroupLimit" for i in moves)
 
 
 def test_windows_that_do_not_overlap_need_no_copies(spark: Any, capsys: Any) -> None:
-    topk(
-        spark.range(10).selectExpr("id AS t", "id"), query(score="t", window=sb.Window(5)), time="t", id="id"
-    ).explain()
-    plan = capsys.readouterr().out
+    df = spark.range(10).selectExpr("id AS t", "id")
+    plan = steps(topk(df, query(score="t", window=sb.Window(5)), time="t", id="id"), capsys)
     assert "Generate" not in plan
-    assert plan.count("Exchange") == 1
-    assert "WindowGroupLimit" in plan
+    rest = plan[: plan.index("BroadcastHashJoin")]
+    assert rest == ["WindowGroupLimit", "Exchange", "WindowGroupLimit"]
+
+
+def test_queries_that_rank_alike_read_the_events_together(spark: Any, capsys: Any) -> None:
+    df = spark.range(10).selectExpr("id AS t", "id", "rand() AS x")
+    for count in (1, 3, 20):
+        alike = [query(f"q{i}", k=1 + i % 5, window=sb.Window(10 + i, slide=1 + i % 4)) for i in range(count)]
+        assert steps(topk(df, alike, time="t", id="id"), capsys).count("Range") == 2
+    others = [query("a"), query("b", order="asc"), query("c", where="x > 0.5")]
+    assert steps(topk(df, others, time="t", id="id"), capsys).count("Range") == 6
 
 
 def test_nothing_is_read_before_the_answers_are(spark: Any) -> None:

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
+from skyband.spark.batch.topk import topk
 from skyband.spark.reducers.base import BatchProgress
 from skyband.spark.reducers.partials import PartialsReducer
-from skyband.spark.topk import topk
 from tests.conformance.test_window_kinds import calendar, growing, microseconds
 from tests.spark import test_topk
 from tests.spark.streams import assert_same_answers, core, events, stream, write
@@ -115,6 +115,18 @@ def test_a_batch_equals_the_oracle(spark: Any, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_a_batch_over_a_calendar_equals_the_oracle(spark: Any, seed: int) -> None:
     test_topk.check(spark, calendar(seed, n=80, many=2, delay=None), list(test_topk.TIMES)[seed % 3])
+
+
+def test_windows_of_all_time_carry_moments(spark: Any) -> None:
+    table = pa.table({"t": [0, 1_000, 2_500], "id": [1, 2, 3], "x": [1.0, 3.0, 2.0]})
+    table = table.append_column("at", table["t"].cast(pa.timestamp("us", "UTC")))
+    query = sb.Query("q", k=2, score="x", window=sb.Window.all_time(every=1_000), select=("at",))
+    found = topk(spark.createDataFrame(table), query, time="t", id="id").toArrow()
+    truth = sb.run(query, table, time="t", id="id").table()
+    keys = [("window_end", "ascending"), ("rank", "ascending")]
+    ours, core = (part.sort_by(keys) for part in (found, truth))
+    for name in ("window_end", "rank", "id", "at"):
+        assert ours[name].cast(core[name].type).to_pylist() == core[name].to_pylist(), name
 
 
 def test_a_time_beyond_the_calendar_is_an_error(spark: Any) -> None:

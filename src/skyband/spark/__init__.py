@@ -3,6 +3,7 @@
 `reducers` runs on the executors, `loop` on the driver, once per micro-batch. A new sink is a module of `sinks`.
 """
 
+from skyband.spark.batch.topk import topk
 from skyband.spark.control import Control
 from skyband.spark.handle import Handle
 from skyband.spark.history import kafka_history
@@ -11,7 +12,6 @@ from skyband.spark.sinks import Console, Files, Kafka, Memory, Sql
 from skyband.spark.sql_text import sql
 from skyband.spark.start import start
 from skyband.spark.subscribe import SubscriptionHandle, subscribe
-from skyband.spark.topk import topk
 
 __all__ = [
     "Changes", "Console", "Control", "Files", "Frame", "Handle", "Kafka", "Memory", "Sql", "SubscriptionHandle",

@@ -118,6 +118,22 @@ def event_time_sql(source: StreamColumns, schema: pa.Schema) -> str:
     return f"if({number} BETWEEN -{most}L AND {most}L, {number}{times}, NULL)"
 
 
+def mixed(time: str, id_: str, *, whole: bool) -> str:
+    """Mix times and ids, as SQL, into numbers whose last bits look random: cheaper than a hash, and no overflow.
+
+    Ids that are no `whole` numbers are hashed first.
+    """
+    number = f"cast({id_} AS BIGINT)" if whole else f"cast(hash({id_}) AS BIGINT)"
+    return f"({time} ^ shiftright({time}, 10) ^ shiftright({time}, 20) ^ {number} ^ shiftright({number}, 9))"
+
+
+def descending(name: str, *, text: bool) -> str:
+    """Return, as SQL, what sorts ids of a column the other way round; of texts, their bytes."""
+    if not text:
+        return f"~{name}"
+    return f"concat(translate(hex({name}), '0123456789ABCDEF', 'FEDCBA9876543210'), 'G')"  # a prefix comes last
+
+
 def value(expression: Expression, schema: pa.Schema) -> Column:
     """Return an expression as a column, named as the core looks for it.
 

@@ -50,6 +50,23 @@ class Frame:
         found = self._df.where(name.isin(list(ids))).select(name, value.cast("double")).collect()
         return dict.fromkeys(ids) | matched(ids, [(row[0], row[1]) for row in found])
 
+    def values(self, service: str, id_: str, value: str) -> DataFrame:
+        """Return all that there is: text ids and values, in columns of these names, of ids that exist.
+
+        An id with several values is an error when it is read.
+        """
+        from pyspark.sql import functions as F  # noqa: N812 - as everywhere
+
+        name, number = F.col(quoted(self._id)).cast("string"), F.col(quoted(self._value)).cast("double")
+        found = self._df.select(name.alias(id_), F.nanvl(number, F.lit(None)).alias(value)).dropna()
+        least, most = F.min(value), F.max(value)
+        told = F.concat(
+            F.lit(f"the DataFrame of the service {service!r} has several values for the id "), F.col(quoted(id_)),
+            F.lit("; give it one row per id"),
+        )  # fmt: skip
+        one = F.when(least == most, most).otherwise(F.raise_error(told).cast("double"))
+        return found.groupBy(quoted(id_)).agg(one.alias(value))
+
 
 class Changes:
     """A streaming DataFrame with a row for every change, such as a change feed or a compacted topic.

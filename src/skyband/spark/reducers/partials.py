@@ -229,7 +229,7 @@ class PartialsReducer:
             order.append(F.expr(f"{'-' if plan.order == 'desc' else ''}{STREAM}"))
         if plan.on is not None:
             found.append(REMOTE)
-            order.append(F.expr(_descending(REMOTE, is_text(self.schema.field(plan.on).type))))
+            order.append(F.expr(columns.descending(REMOTE, text=is_text(self.schema.field(plan.on).type))))
         carried = [CARRIED + output.name for output in plan.outputs]
         order += [columns.comparable(name, kinds[name]) for name in carried]
         place = F.struct(*(column.alias(f"place {i}") for i, column in enumerate(order)))
@@ -268,13 +268,6 @@ class PartialsReducer:
 
 def _id(key: Expression, schema: pa.Schema) -> str:
     return f"cast({key.spark_sql(schema)} AS {'STRING' if key.bind(schema).type == 'text' else 'BIGINT'})"
-
-
-def _descending(name: str, text: bool) -> str:
-    """Return what sorts ids of a column the other way round; of texts, their bytes."""
-    if not text:
-        return f"~{name}"
-    return f"concat(translate(hex({name}), '0123456789ABCDEF', 'FEDCBA9876543210'), 'G')"  # a prefix comes last
 
 
 def _argument(place: int) -> str:

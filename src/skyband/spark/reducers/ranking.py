@@ -58,7 +58,7 @@ class RankingReducer:
     def __init__(self, source: StreamColumns, schema: pa.Schema, delay: int | None = None, whole: bool = False) -> None:
         self.source, self.schema, self.delay, self.whole = source, schema, delay, whole
         self.time, self.id = columns.event_time_sql(source, schema), columns.quoted(source.id)
-        self.mixed = _mixed(self.time, self.id, schema.field(source.id).type)
+        self.mixed = columns.mixed(self.time, self.id, whole=pa.types.is_integer(schema.field(source.id).type))
         self.marked = not pa.types.is_integer(schema.field(source.id).type)  # Spark must say what decides on the sample
         self.forecast = BatchForecast()
         self.scores: dict[str, ScoreDistribution] = {}
@@ -530,14 +530,8 @@ class _Batch:
 
 
 def _mix(time: IntArray, ids: IntArray) -> IntArray:
-    """Mix times and ids into numbers whose last bits look random."""
+    """Mix times and ids into numbers whose last bits look random, as `columns.mixed` does."""
     return time ^ (time >> 10) ^ (time >> 20) ^ ids ^ (ids >> 9)
-
-
-def _mixed(time: str, id_: str, kind: pa.DataType) -> str:
-    """Return `_mix` as SQL: cheaper than a hash, and it cannot overflow."""
-    number = f"cast({id_} AS BIGINT)" if pa.types.is_integer(kind) else f"cast(hash({id_}) AS BIGINT)"
-    return f"({time} ^ shiftright({time}, 10) ^ shiftright({time}, 20) ^ {number} ^ shiftright({number}, 9))"
 
 
 def _spread(

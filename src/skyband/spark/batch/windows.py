@@ -16,6 +16,7 @@ import pyarrow as pa
 from skyband.calendars import Calendar
 from skyband.order import IntArray
 from skyband.queries.query import Query
+from skyband.spark import columns
 from skyband.times import microseconds_of
 from skyband.windows import Schedule
 
@@ -85,7 +86,7 @@ def so_far(placed: DataFrame, parts: Sequence[str], k: int, windows: Schedule, *
     slide = windows.slide
 
     def running(panes: pa.Table) -> pa.Table:
-        return _running(panes, k, slide, distinct)
+        return _running(panes.cast(columns.in_utc(panes.schema)), k, slide, distinct)  # as Spark wants moments back
 
     return placed.groupBy(*parts).applyInArrow(running, placed.schema)
 
