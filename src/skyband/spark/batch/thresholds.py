@@ -25,6 +25,8 @@ BUCKETS = 4
 """There are at least so many buckets for each place in the answer: few of the best meet in one."""
 MOST = 1 << 12
 """More buckets of a pane cost more than they save."""
+WORTH = 2
+"""So many times K buckets of a pane must have events, or its threshold hardly leaves any out."""
 _BUCKET, _GREATEST, _THRESHOLD = "bucket", "greatest", "threshold"
 
 
@@ -52,6 +54,7 @@ def reaching(events: DataFrame, query: Query, k: int, *pane: str) -> DataFrame:
     bucket = F.expr(f"cast(shiftright({mixed}, {EVERY.bit_length() - 1}) & {places - 1}L AS INT)")
     maxima = sample.groupBy(*pane, bucket.alias(_BUCKET)).agg(F.expr(f"max({merit})").alias(_GREATEST))
     kth = F.expr(f"get(sort_array(collect_list({_GREATEST}), false), {k - 1})")
-    lowest = maxima.groupBy(*pane).agg(kth.alias(_THRESHOLD)).where(f"{_THRESHOLD} IS NOT NULL")
-    known = events.join(F.broadcast(lowest), [*pane], "left")
+    lowest = maxima.groupBy(*pane).agg(kth.alias(_THRESHOLD), F.count("*").alias(_BUCKET))
+    worth = lowest.where(f"{_BUCKET} >= {WORTH * k}").drop(_BUCKET)
+    known = events.join(F.broadcast(worth), [*pane], "left")
     return known.where(f"{_THRESHOLD} IS NULL OR {merit} >= {_THRESHOLD}").drop(_THRESHOLD)
