@@ -254,7 +254,9 @@ def shown(table: pa.Table, asks: dict[str, Ask], apart: bool = False) -> list[Se
     for (query, end, provisional, part), rows in found.items():
         ask, first = asks[query], rows[0]
         if ask.ties is not None and ask.emit in ("final", "early"):  # ranks repeat, and a batch has no order
-            rows.sort(key=lambda r: (r.get("partition") is not None, r.get("partition") or 0, r["unique_rank"]))
+            parts = [_partition(r.get("partition"), ask) for r in rows]
+            keys = [(p is not None, p or 0, r["unique_rank"]) for p, r in zip(parts, rows, strict=True)]
+            rows = [rows[n] for n in sorted(range(len(rows)), key=keys.__getitem__)]
         made = [
             (
                 _partition(r.get("partition"), ask),

@@ -92,8 +92,9 @@ def _check(answer: Seen, reply: Reply, what: str, exact: bool) -> None:
 
 
 def _as_in_a_table(reply: Reply) -> Reply:
+    """Let an answer without rows not show; it may have none where a query came after all of the window's events."""
     shown = reply.rows if reply.changes is None else reply.changes
-    return replace(reply, must_show=reply.must_show and bool(shown))
+    return replace(reply, must_show=reply.must_show and bool(shown) and (reply.must_be_exact or bool(reply.fresh)))
 
 
 def _by_partition(reply: Reply) -> list[Reply]:
@@ -102,6 +103,7 @@ def _by_partition(reply: Reply) -> list[Reply]:
     return [
         replace(
             reply, part=part, rows=[row for row in reply.rows if row[0] == part],
+            fresh=[other for other in reply.fresh if other == part],
             changes=None if reply.changes is None else [change for change in reply.changes if change[1][0] == part],
         )
         for part in parts

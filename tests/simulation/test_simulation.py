@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from skyband.algorithms import ALGORITHMS
@@ -12,7 +13,9 @@ from skyband.engine import pane_sums
 from skyband.spark.reducers import groups, guesses, ranking
 from tests.conformance.test_staircase import SMALL
 from tests.simulation import joins, runs, subscriptions
-from tests.simulation.histories import Can, History, draw
+from tests.simulation.engines import Outcome, shown
+from tests.simulation.histories import Ask, Can, History, Step, draw
+from tests.simulation.judge import judge
 from tests.simulation.shrink import candidates, is_sound, shrink
 from tests.simulation.truth import Truth
 
@@ -190,6 +193,34 @@ def test_histories_have_everything_in_them() -> None:
     assert sum(reply.is_covered for truth in truths for piece in truth.replies for reply in piece) > 20
     flags = {reply.must_be_exact for truth in truths for piece in truth.replies for reply in piece}
     assert flags == {True, False}
+
+
+def test_a_window_that_a_query_came_too_late_for_need_not_show_in_a_table() -> None:
+    row = dict.fromkeys(("x", "y", "i", "g", "n", "m"), None) | {"id": "a", "x": 1.0}
+    first, later = Ask("first", 1, 1, 1, where="y > 0"), Ask("later", 1, 1, 1)
+    times = (Step("push", (row | {"t": 20},)), Step("register", ask=later), Step("push", (row | {"t": 19},)))
+    truth = Truth.of(History(0, 5, True, (Step("register", ask=first), *times, Step("push", (row | {"t": 40},)))))
+    whole = [(reply.query, reply.end, bool(reply.rows), reply.fresh) for reply in truth.replies[2]]
+    others = [("later", end, False, []) for end in range(22, 36)]
+    assert whole == [("later", 20, True, [None]), ("later", 21, True, []), *others]
+    table = {"query": ["later"], "window_start": [19], "window_end": [20], "rank": [1], "id": ["a"], "score": [1.0],
+             "time": [19], "exact": [False], "why": ["warming up"]}  # fmt: skip
+    seen = shown(pa.table(table), {"later": later})
+    judge(Outcome([[], [], seen]), truth, ends=False, tables=True)
+    with pytest.raises(AssertionError, match="not answered"):
+        judge(Outcome([[], [], seen]), truth, ends=False)
+    with pytest.raises(AssertionError, match="not answered"):
+        judge(Outcome([[], [], []]), truth, ends=False, tables=True)
+
+
+def test_partitions_that_are_shown_as_text_are_in_the_order_of_their_values() -> None:
+    ask = Ask("q", 1, 1, 1, partition_by="i % 3", ties="with")
+    row = {"query": "q", "window_start": 0, "window_end": 1, "rank": 1, "previous_rank": None, "unique_rank": 1}
+    row |= {"id": "a", "score": 1.0, "time": 0}
+    rows = [row | {"partition": part} for part in ("1", "-1", "-2", None, "0")]
+    (answer,) = shown(pa.Table.from_pylist(rows), {"q": ask})
+    assert answer.rows is not None
+    assert [row[0] for row in answer.rows] == [None, -2, -1, 0, 1]
 
 
 def test_what_fails_is_cut_down() -> None:

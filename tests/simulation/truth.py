@@ -6,8 +6,9 @@ It is written from docs/semantics.md and shares no code with the package.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.simulation.histories import FILTERS, PARTITIONS, SCORES, Ask, History
@@ -41,6 +42,7 @@ class Reply:
     changes: list[tuple[str, Row, int | None, int | None]] | None = None
     is_covered: bool = False  # exact by what queries that rank alike have kept
     part: Any = None  # where each partition is answered apart
+    fresh: list[Any] = field(default_factory=list)  # the partitions of its events that came after the query
     why: str = "warming up"  # what is said where it is not exact
 
 
@@ -205,9 +207,10 @@ class Followed:
         rows = ranked(self.ask, inside)
         start = self.start(end)
         unseen = self.from_the_start or start + self.shift > self.newest
-        must_show = not self.is_doubtful or any(e.arrival >= self.came for e in inside)
+        fresh = [e.part for e in inside if e.arrival >= self.came]
+        must_show = not self.is_doubtful or bool(fresh)
         begin = None if start == BEFORE_ALL else start
-        reply = Reply(self.ask.name, begin, end, rows, must_show, unseen, provisional)
+        reply = Reply(self.ask.name, begin, end, rows, must_show, unseen, provisional, fresh=fresh)
         reply.why = f"since {self.newest}" if begin is None else reply.why
         reply.is_covered = self.covered_from is not None and start + self.shift >= self.covered_from
         if self.ask.emit in ("changes", "entered", "left") and not provisional:
@@ -370,7 +373,7 @@ class Truth:
         ones, of its pane or of later panes that are sealed. They are in every window of the new query that the event is
         in and that is not answered yet, if no window of it starts or ends inside a pane. Where neither partitions, nor
         ids that count once, nor shared ranks are asked for, better ones of the panes before count too, back to where a
-        window starts: then each window of the new query must start where others do.
+        window starts: then each window of the new query must start where others do, or where there are too few of them.
         """
         ask = query.ask
         if shared.grows:
@@ -378,11 +381,36 @@ class Truth:
         others = [self.queries[name] for name in shared.names if name != ask.name]
         alike = [other for other in others if not other.is_doubtful]
         deep = [max(other.next_start, other.whole_from) for other in alike if other.ask.k >= ask.k]
-        carried = ask.partition_by is None and ask.distinct is None and ask.ties is None
-        starts = self.cut_from(alike, query, query.phase, starts=carried)
-        cuts = [starts, self.cut_from(alike, query, query.phase + ask.size)]
-        found = [bound for bound in (min(deep, default=None), *cuts) if bound is not None]
+        starts, ends = (self.cut_from(alike, query, place) for place in (query.phase, query.phase + ask.size))
+        if ask.partition_by is None and ask.distinct is None and ask.ties is None:
+            apart = [self.cut_from(alike, query, query.phase, starts=True), self.uncarried_from(alike, query)]
+            known = [bound for bound in apart if bound is not None]
+            starts = None if starts is None or not known else max(starts, min(known))
+        found = [bound for bound in (min(deep, default=None), starts, ends) if bound is not None]
         return max(found) if len(found) == 3 else None
+
+    def uncarried_from(self, others: Sequence[Followed], query: Followed) -> int | None:
+        """Return from where on no event was dropped for others from before a start of the new query's windows.
+
+        Between two starts of other windows there must be k better ones. Where all events together are fewer, nothing
+        was dropped for others of another pane.
+        """
+        whole = Followed(replace(query.ask, counts=False), 0, BEFORE_ALL, BEFORE_ALL)
+        for arrival, row in enumerate(self.seen):
+            whole.take(row, arrival)
+        found = []
+        for other in others:
+            if not other.from_the_start:
+                continue
+            slide, first = other.ask.slide, other.phase + other.shift
+            begins = Counter(e.position - (e.position - first) % slide for e in whole.events)
+            crossed = [
+                begin + slide
+                for begin, count in begins.items()
+                if count >= other.ask.k and (query.phase + query.shift - begin - 1) % query.ask.slide < slide - 1
+            ]
+            found.append(max(crossed, default=BEFORE_ALL))
+        return min(found, default=None)
 
     def cut_from(
         self, others: Sequence[Followed], query: Followed, place: int, starts: bool = False

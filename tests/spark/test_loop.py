@@ -626,6 +626,20 @@ def test_the_list_that_a_stream_is_started_with_is_followed(
     assert caplog.text.count("query 'poison' is suspended: batch 7 failed while the query was new: poisoned") == 1
 
 
+def test_a_query_that_is_removed_before_the_first_event_does_not_come_back(spark: Any, tmp_path: Path) -> None:
+    stream = Stream(spark, tmp_path, TOP)
+    stream.control.unregister("top")
+    stream.truth.unregister("top")
+    stream.take(NOTHING)
+    stream.start(TOP)  # the list is as it was
+    stream.take(some(0))
+    assert stream.states == {}
+    stream.start(TOP, OTHER)
+    stream.truth.register(OTHER)
+    stream.take(some(100))
+    assert stream.states == {"other": "active"}
+
+
 # Queries on trial.
 
 

@@ -65,6 +65,23 @@ def test_the_table_has_the_same_rows_as_the_answers(threads: int, monkeypatch: p
     assert table.column_names[:7] == names[:7]
 
 
+@pytest.mark.parametrize("emit", ["final", "changes"])
+def test_the_table_is_in_order_of_window_ends_where_some_windows_are_closed_on_the_other_side(emit: str) -> None:
+    queries = [
+        sb.Query("left", k=1, score="x", window=sb.Window(2, slide=1), emit=emit),  # type: ignore[arg-type]
+        sb.Query("right", k=1, score="x", window=sb.Window(2, slide=1, closed="right"), emit=emit),  # type: ignore[arg-type]
+    ]
+    monitor = sb.Monitor(queries, time="t", id="id")
+    monitor.push([{"t": t, "id": t, "x": float(t % 3)} for t in range(9)])
+    answers = monitor.advance(7)
+    assert len(answers.blocks) == 1, "they rank alike"
+    expected = [(a.query, a.end) for a in answers for _ in (a.changes if emit == "changes" else a.rows)]
+    table = answers.table()
+    ends = table["window_end"].cast(pa.int64()).to_pylist()
+    assert list(zip(table["query"].to_pylist(), ends, strict=True)) == expected
+    assert ends == sorted(ends)
+
+
 def test_the_table_has_no_column_that_no_query_asked_for() -> None:
     table = sb.run(sb.Query("a", k=2, score="x", window=TEN), ROWS, time="t", id="id").table()
     assert table.column_names == ["query", "window_start", "window_end", "rank", "id", "score", "time"]

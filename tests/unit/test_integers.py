@@ -96,6 +96,14 @@ def test_a_sum_that_does_not_fit_is_null_and_counted(order: int) -> None:
     assert monitor.stats().rejected == monitor.stats().groups[0].rejected == 2
 
 
+@pytest.mark.parametrize("select", [(), ("count(DISTINCT x) AS d",)], ids=["as arrays", "as tables"])
+def test_a_sum_that_does_not_fit_is_ranked_and_not_counted_where_the_score_is_no_null(select: tuple[str, ...]) -> None:
+    monitor = sb.Monitor([query(score="coalesce(sum(x), 6)", k=9, select=select)], time="t", id="id")
+    monitor.push(stream([1, 1, 2, 2, 3, 4], [MOST, 1, 7, -2, None, -1]))
+    assert ranked(monitor) == [(1, 6.0), (3, 6.0), (2, 5.0), (4, -1.0)]
+    assert monitor.stats().rejected == monitor.stats().groups[0].rejected == 0
+
+
 @pytest.mark.parametrize(
     ("score", "expected"),
     [

@@ -40,7 +40,7 @@ def as_table(answers: Answers, quality: bool) -> pa.Table:
     if not parts:
         return pa.table({"query": pa.array([], pa.string())})
     table = joined([table for table, _ in parts])
-    if len(blocks) == 1:
+    if len(blocks) == 1 and np.all(np.diff(answers.order[1]) > 0):  # windows closed on different sides are due apart
         return table
     return table.take(pa.array(_row_order(answers, [np.diff(offsets) for _, offsets in parts])))
 

@@ -296,7 +296,7 @@ class PaneSums(Partials):
                 seen = []
 
     def _with_scores(self, seen: Sequence[_Seen]) -> tuple[Scored, int]:
-        """Return objects with their scores, and how many have an integer sum in it that does not fit 64 bits."""
+        """Return objects with their scores, and how many have none for an integer sum that does not fit 64 bits."""
         edges = np.cumsum([0, *(len(one.objects) for one in seen)])
         objects, latest = (np.concatenate([one[column] for one in seen]) for column in (0, 1))
         kept = {name: np.concatenate([one.kept[name] for one in seen]) for name in seen[0].kept}
@@ -305,6 +305,7 @@ class PaneSums(Partials):
         batch = pa.record_batch({name: column for name, (column, _) in values.items()})
         score = numbers_of(self._score, batch)
         outside = [mask for name, (_, mask) in values.items() if mask is not None and name in parts.part.columns]
+        unfit = int(np.count_nonzero(np.logical_or.reduce(outside) & np.isnan(score))) if outside else 0
         if self._having is not None:
             chosen = self._having.mask(batch)
             edges = np.append(0, np.cumsum(chosen))[edges]
@@ -319,7 +320,6 @@ class PaneSums(Partials):
                 None if shown is None else pa.table({one.name: one.values(shown) for one in parts.outputs}),
             )
 
-        unfit = int(np.logical_or.reduce(outside).sum()) if outside else 0
         return Scored(edges, score, latest, self._objects.partition_ranks(objects), [""] * len(seen), pick), unfit
 
     # What has vanished.

@@ -131,8 +131,8 @@ class PartialTables(Partials):
         """Return the objects of the window that ends there, and forget what no later window needs.
 
         The columns are `id`, `remote`, `time` and `stream`, and `part` where there are partitions. Of aggregates, all
-        objects of the window; else those that are new in it, each once. Objects with an integer sum that does not fit
-        64 bits have no score; they count as rejected.
+        objects of the window; else those that are new in it, each once. Objects that have no score for an integer sum
+        that does not fit 64 bits count as rejected.
         """
         window = self.windows.ending(end)
         found, unfit = self._of(window)
@@ -180,7 +180,7 @@ class PartialTables(Partials):
         self._join_panes(window)
 
     def _of(self, window: int) -> tuple[pa.Table, int]:
-        """Return the objects of a window, and how many have an integer sum that does not fit."""
+        """Return the objects of a window, and how many have no score for an integer sum that does not fit."""
         self.whole = not any(self.panes.first(window) <= pane < self.panes.behind(window) for pane in self._cut)
         if not self._parts:
             return pa.table({ID: [], REMOTE: [], TIME: [], STREAM: []}), 0
@@ -207,16 +207,17 @@ class PartialTables(Partials):
         """Add what is worked out of the aggregates of each object: the stream's part of the score, further values.
 
         That part is NaN where it is NULL. Leave out objects that do not meet the condition over aggregates. Return also
-        how many have a sum in the score that does not fit.
+        how many have no score for an integer sum that does not fit 64 bits.
         """
         parts = self.decomposition
         held = {name: found[name].combine_chunks() for name in (ROWS, *self.measures)}
         held = {name: column if pa.types.is_list(column.type) else column.to_numpy() for name, column in held.items()}
         values = {str(one): final(one, held, self.measures) for one in parts.aggregates}
         outside = [mask for name, (_, mask) in values.items() if mask is not None and name in parts.part.columns]
-        unfit = int(np.logical_or.reduce(outside).sum()) if outside else 0
         batch = pa.record_batch({name: column for name, (column, _) in values.items()})
-        found = found.append_column(STREAM, pa.array(numbers_of(parts.part.bind(batch.schema, "score"), batch)))
+        stream = numbers_of(parts.part.bind(batch.schema, "score"), batch)
+        unfit = int(np.count_nonzero(np.logical_or.reduce(outside) & np.isnan(stream))) if outside else 0
+        found = found.append_column(STREAM, pa.array(stream))
         for output in parts.outputs:
             found = found.append_column(CARRIED + output.name, output.values(batch))
         if parts.having is not None:

@@ -83,7 +83,7 @@ class MonitorJob(StreamJob):
             self.apply({"do": "remove", "name": name}, {})
         known = {query.name: query.as_dict() for query in self.monitor.queries}
         known |= {name: found["query"] for name, found in self.state.suspended.items()}
-        if self.monitor.newest == NEVER and not known:
+        if self.monitor.newest == NEVER and not (before or known):  # else those that are gone were removed
             self._announce(self.declared)
             self.monitor.register(*self.declared)
         else:
