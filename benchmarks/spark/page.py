@@ -265,7 +265,7 @@ the first point of the second half to the last. This runs before everything else
     "spark-topk": Section(
         "A batch",
         """\
-`skyband.spark.topk` on the events as one batch, for the one query and for many random ones that rank alike, against
+`skyband.spark.topk` on the events as one batch, for the one query and, where shown, for many random ones, against
 only reading them, and against copying each event into its 60 windows with `row_number()` over each. Here all windows
 with events are answered. Two scans are the least that exact thresholds need.""",
         plot_scan,
