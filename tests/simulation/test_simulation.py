@@ -200,9 +200,8 @@ def test_a_window_that_a_query_came_too_late_for_need_not_show_in_a_table() -> N
     first, later = Ask("first", 1, 1, 1, where="y > 0"), Ask("later", 1, 1, 1)
     times = (Step("push", (row | {"t": 20},)), Step("register", ask=later), Step("push", (row | {"t": 19},)))
     truth = Truth.of(History(0, 5, True, (Step("register", ask=first), *times, Step("push", (row | {"t": 40},)))))
-    whole = [(reply.query, reply.end, bool(reply.rows), reply.fresh) for reply in truth.replies[2]]
-    others = [("later", end, False, []) for end in range(22, 36)]
-    assert whole == [("later", 20, True, [None]), ("later", 21, True, []), *others]
+    whole = [(reply.query, reply.end, reply.fresh) for reply in truth.replies[2] if reply.rows]
+    assert whole == [("later", 20, [None]), ("later", 21, [])]
     table = {"query": ["later"], "window_start": [19], "window_end": [20], "rank": [1], "id": ["a"], "score": [1.0],
              "time": [19], "exact": [False], "why": ["warming up"]}  # fmt: skip
     seen = shown(pa.table(table), {"later": later})
@@ -221,6 +220,21 @@ def test_partitions_that_are_shown_as_text_are_in_the_order_of_their_values() ->
     (answer,) = shown(pa.Table.from_pylist(rows), {"q": ask})
     assert answer.rows is not None
     assert [row[0] for row in answer.rows] == [None, -2, -1, 0, 1]
+
+
+@pytest.mark.parametrize(("times", "covered"), [((4,), True), ((4, 6), False), ((4, 8), True)])
+def test_a_query_that_begins_where_others_end_must_be_exact_unless_a_threshold_was_carried_on(
+    times: tuple[int, ...], covered: bool
+) -> None:
+    row = dict.fromkeys(("y", "i", "g", "n", "m"), None) | {"id": "a", "x": 1.0}
+    first, later = Ask("first", 2, 5, 4), Ask("later", 2, 4, 4, offset=1)  # from 0, 4, 8 to 5, 9, 13; from 1, 5, 9
+    rows = tuple(row | {"t": t} for t in times)
+    steps = (Step("register", ask=first), Step("push", rows), Step("register", ask=later))
+    history = History(0, None, True, (*steps, Step("push", (row | {"t": 7},))))
+    found = {r.end: r.is_covered for r in Truth.of(history).replies[-1] if r.query == "later"}
+    assert found[9] is covered
+    _, play = runs.monitor("staircase")
+    play(history)
 
 
 def test_what_fails_is_cut_down() -> None:
