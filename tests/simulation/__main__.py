@@ -83,6 +83,7 @@ def _session() -> Any:
 
     session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     session.sparkContext.setLogLevel("OFF")
+    session.sparkContext.pythonExec = sys.executable  # executors need the package that is tested
     session.conf.set("spark.sql.shuffle.partitions", "2")
     return session
 
