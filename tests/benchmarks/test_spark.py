@@ -87,7 +87,7 @@ def test_the_page_shows_every_target_and_plot(smoke: Path) -> None:
     page, rows = (smoke / "benchmarks-spark.md").read_text(), measure.read_rows(smoke / "spark.csv")
     assert "its figures mean nothing" in page
     targets = spark_targets.judge(rows)
-    assert len(targets) == 21
+    assert len(targets) == 23
     assert all(target.text in page for target in targets)
     drawn = {path.stem for path in (smoke / "benchmarks").glob("*.svg")}
     assert drawn == set(report.page_of("spark").sections) - (set() if JARS else {"spark-latency"})

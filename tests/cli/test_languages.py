@@ -214,7 +214,7 @@ def test_mistakes(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"colums": {}}, "map: unknown key 'colums'; allowed are time, id, time_unit, watermark and [prefixes]"),
+        ({"colums": {}}, "map: unknown key 'colums'; allowed are time, id, time_unit, watermark, algorithm and [pref"),
         ({"columns": "price"}, "map: columns is 'price'; write it as a table, [columns]"),
         ({"time": 3}, "map: time is 3; give a text"),
         ({"columns": {":a": 3}}, "columns: ':a' is 3; give a text"),

@@ -45,7 +45,7 @@ def asked_of_places(query: Query) -> Query:
 
 
 def empty_doubts(answers: Answers) -> list[dict[str, Any]]:
-    """Return the answers that have no rows and yet are not exact: as rows without rank and id that `Merger` takes."""
+    """Return the answers that have no rows and yet are not exact: as rows without rank, id and time."""
     found: list[dict[str, Any]] = []
     for block in answers.blocks:
         chosen = np.flatnonzero(~block.exact & (np.diff(block.offsets) == 0))

@@ -190,7 +190,11 @@ class Checkpoint:
     @property
     def placement(self) -> str | None:
         """Where the stream that has used the folder keeps its state; None where there was none."""
-        return None if self.files.get("stream.json") is None else str(self.identity["placement"])
+        try:
+            used = self.files.get("stream.json") is not None
+        except OSError:  # `open` says what is wrong with the folder
+            return None
+        return str(self.identity["placement"]) if used else None
 
     # What it knew after a batch.
 

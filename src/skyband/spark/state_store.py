@@ -300,8 +300,8 @@ class Plan:
         return pa.schema([*self.rows, *(field for field in monitor.schema if field.name in carried)])
 
     def told(self, answers: Answers) -> pa.Table:
-        """Return what a bucket answers as rows; where these are merged, also what it doubts of answers without any."""
-        table, doubts = fit(answers, self.parts), empty_doubts(answers) if self.merges else []
+        """Return what a bucket answers as rows, and what it doubts of answers without any."""
+        table, doubts = fit(answers, self.parts), empty_doubts(answers)
         return pa.concat_tables([table, pa.Table.from_pylist(doubts, self.parts)]) if doubts else table
 
     def merger(self) -> Merger:
@@ -325,7 +325,10 @@ def _goes_on(query: Query, wanted: Query | None) -> bool:
 
 
 def _flagged(answers: pa.Table) -> pa.Table:
-    """Return answers, each as a whole not exact where a bucket's part of it is not: of ties, only some may be cut."""
+    """Return answers, each as a whole not exact where a bucket's part of it is not: of ties, only some may be cut.
+
+    A part may have no rows, where nothing changed in it; what is doubted of it comes without a time.
+    """
     if not answers.num_rows or all(exact := answers["exact"].to_pylist()):
         return answers
     of = list(zip(answers["query"].to_pylist(), answers["window_end"].to_pylist(), strict=True))
@@ -335,7 +338,7 @@ def _flagged(answers: pa.Table) -> pa.Table:
     for name, values in flags.items():
         field = answers.schema.field(name)
         answers = answers.set_column(answers.column_names.index(name), field, pa.array(values, field.type))
-    return answers
+    return answers.filter(pc.is_valid(answers["time"]))
 
 
 class StateStoreJob(StreamJob):
