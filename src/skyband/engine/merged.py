@@ -44,11 +44,11 @@ def asked_of_places(query: Query) -> Query:
     return replace(query, emit="final", max_ties=min(query.max_ties + 1, LARGEST_K))
 
 
-def empty_doubts(answers: Answers) -> list[dict[str, Any]]:
-    """Return the answers that have no rows and yet are not exact: as rows without rank, id and time."""
+def doubts_of(answers: Answers) -> list[dict[str, Any]]:
+    """Return the answers that are not exact, which may show no rows that say so: as rows without rank, id and time."""
     found: list[dict[str, Any]] = []
     for block in answers.blocks:
-        chosen = np.flatnonzero(~block.exact & (np.diff(block.offsets) == 0))
+        chosen = np.flatnonzero(~block.exact)
         ends, names = block.end[chosen].tolist(), [block.names[place] for place in block.query[chosen].tolist()]
         found += [
             {"query": name, "window_end": end, "exact": False, "why": str(why)}

@@ -33,7 +33,7 @@ from skyband.answers.answer import Answers
 from skyband.answers.table import TIME
 from skyband.engine.groups import Stream
 from skyband.engine.intake import Ranking
-from skyband.engine.merged import Merger, asked_of_places, empty_doubts
+from skyband.engine.merged import Merger, asked_of_places, doubts_of
 from skyband.engine.monitor import Monitor
 from skyband.engine.schema import answer_schema, fit, fit_table, used_columns
 from skyband.errors import InputError, QueryError
@@ -300,8 +300,8 @@ class Plan:
         return pa.schema([*self.rows, *(field for field in monitor.schema if field.name in carried)])
 
     def told(self, answers: Answers) -> pa.Table:
-        """Return what a bucket answers as rows, and what it doubts of answers without any."""
-        table, doubts = fit(answers, self.parts), empty_doubts(answers)
+        """Return what a bucket answers as rows, and which of its answers are not exact."""
+        table, doubts = fit(answers, self.parts), doubts_of(answers)
         return pa.concat_tables([table, pa.Table.from_pylist(doubts, self.parts)]) if doubts else table
 
     def merger(self) -> Merger:
