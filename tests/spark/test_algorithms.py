@@ -13,7 +13,6 @@ import pytest
 import skyband as sb
 from skyband.algorithms import ALGORITHMS
 from skyband.spark import start
-from skyband.spark.reducers import groups, guesses, ranking, thresholds
 from skyband.spark.reducers.base import BatchProgress
 from skyband.spark.reducers.ranking import RankingReducer
 from tests.groups import rankings
@@ -23,17 +22,6 @@ pytestmark = pytest.mark.spark
 
 DELAY = 60
 BY_PANES = [name for name, algorithm in ALGORITHMS.items() if getattr(algorithm, "by_panes", False)]
-
-
-@pytest.fixture
-def bold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guess in small batches too, from few rows and hardly above k: guesses fail often, and must be mended."""
-    for module in (guesses, ranking):
-        monkeypatch.setattr(module, "EVERY", 8)
-        monkeypatch.setattr(module, "SMALL", 200)
-    monkeypatch.setattr(guesses, "FEW", 2)
-    for module in (thresholds, groups):
-        monkeypatch.setattr(module, "wanted", lambda k: k + 1)
 
 
 def said(answers: list[sb.Answer]) -> dict[Any, Any]:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import skyband as sb
-from skyband.spark.reducers import groups, guesses, ranking, thresholds
+from skyband.spark.reducers import groups, guesses, ranking
 from skyband.spark.reducers.base import BatchProgress
 from skyband.spark.reducers.ranking import RankingReducer
 from tests.groups import rankings
@@ -21,17 +21,6 @@ from tests.spark.streams import events
 pytestmark = pytest.mark.spark
 
 DELAY = 60
-
-
-@pytest.fixture
-def bold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guess in small batches too, from few rows and hardly above k: guesses fail often, and must be mended."""
-    for module in (guesses, ranking):
-        monkeypatch.setattr(module, "EVERY", 8)
-        monkeypatch.setattr(module, "SMALL", 200)
-    monkeypatch.setattr(guesses, "FEW", 2)
-    for module in (thresholds, groups):
-        monkeypatch.setattr(module, "wanted", lambda k: k + 1)
 
 
 def shown(answers: list[sb.Answer]) -> list[Any]:
