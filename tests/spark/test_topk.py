@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
 import skyband as sb
 from skyband.errors import InputError, QueryError
-from skyband.spark.batch import core
+from skyband.spark.batch import core, thresholds
 from skyband.spark.batch.rankings import MOST_COPIED
 from skyband.spark.batch.topk import topk
 from tests.oracle import Ask, Event, Reply, shown
@@ -227,6 +228,28 @@ def test_equals_the_core_over_files(spark: Any, tmp_path: Path) -> None:
     ]
     df = spark.read.parquet(str(tmp_path))
     assert_equals_core(df, table, queries, time="ts", id="id")
+
+
+@pytest.mark.parametrize("order", ["desc", "asc"])
+def test_thresholds_leave_out_most_rows_and_none_of_the_best(spark: Any, order: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(thresholds, "EVERY", 1)  # the highest thresholds there are
+    rng = np.random.default_rng(11)
+    n = 6_000
+    score = rng.choice([np.nan, np.inf, -np.inf, 0.0, -0.0, *np.round(rng.normal(size=200), 2)], n)
+    ids, parts = rng.integers(0, 25, n), [[None, "a", "b"][i] for i in rng.integers(0, 3, n)]
+    table = pa.table({"t": rng.integers(-60, 60, n), "id": ids, "x": score, "g": parts})
+    common: dict[str, Any] = {"order": order, "window": sb.Window(40, slide=20)}
+    queries = [
+        query("events", **common),
+        query("best", distinct="best", **common),  # few ids, so that most of the best events are of the same ones
+        query("parts", partition_by="g", **common),
+        query("ties", ties="with", **common),
+    ]
+    df = frame(spark, table)
+    assert_equals_core(df, table, queries, time="t", id="id")
+    rows = df.selectExpr("t AS time", "id", "x AS score").dropna().withColumn("pane", F.expr("time - pmod(time, 20)"))
+    for one in queries[:2]:
+        assert 0 < thresholds.reaching(rows, one, 3, "pane").count() < n / 4
 
 
 # Columns in.
