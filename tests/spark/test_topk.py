@@ -237,11 +237,13 @@ def test_thresholds_leave_out_most_rows_and_none_of_the_best(spark: Any, order: 
     n = 6_000
     score = rng.choice([np.nan, np.inf, -np.inf, 0.0, -0.0, *np.round(rng.normal(size=200), 2)], n)
     ids, parts = rng.integers(0, 25, n), [[None, "a", "b"][i] for i in rng.integers(0, 3, n)]
-    table = pa.table({"t": rng.integers(-60, 60, n), "id": ids, "x": score, "g": parts})
+    own = np.where(ids == 7, 100.0 if order == "desc" else -100.0, 0.0) + rng.random(n)  # one id has all the best
+    table = pa.table({"t": rng.integers(-60, 60, n), "id": ids, "x": score, "y": own, "g": parts})
     common: dict[str, Any] = {"order": order, "window": sb.Window(40, slide=20)}
     queries = [
         query("events", **common),
-        query("best", distinct="best", **common),  # few ids, so that most of the best events are of the same ones
+        query("best", distinct="best", **common),
+        query("one", distinct="best", score="y", **common),
         query("parts", partition_by="g", **common),
         query("ties", ties="with", **common),
     ]
