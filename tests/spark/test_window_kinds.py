@@ -18,10 +18,9 @@ from skyband.spark.reducers.partials import PartialsReducer
 from tests.conformance.test_window_kinds import calendar, growing, microseconds
 from tests.spark import test_topk
 from tests.spark.streams import assert_same_answers, core, events, stream, write
-from tests.spark.test_reducers import DELAY, bold, both, shown
+from tests.spark.test_reducers import DELAY, both, shown
 from tests.spark.test_start import Tables
 
-__all__ = ["bold"]
 pytestmark = pytest.mark.spark
 GROWING = [sb.Window.cumulative(9_000, step=1_000), sb.Window.all_time(every=1_500), sb.Window(6_000, slide=2_000)]
 CALENDARS = [sb.Window.calendar("day", zone="Europe/Berlin"), sb.Window.calendar("week", zone="America/New_York")]
